@@ -132,13 +132,13 @@ static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *
     if (code == -EROFS || code == -EACCES)
         return error_set(
             err, code,
-            "--tiles: the notes cannot be written beside the index (%s): name a folder that you "
+            "--tiles: the hints cannot be written beside the index (%s): name a folder that you "
             "can write to with --cache-dir, and give the loader the same one",
             where);
     if (code == -ENOSPC)
         return error_set(err, code,
-                         "--tiles: there is no room for all notes: either the disk of %s is full, "
-                         "or the notes have reached 1/25 of the size of the data set, their limit; "
+                         "--tiles: there is no room for all hints: either the disk of %s is full, "
+                         "or the hints have reached 1/25 of the size of the data set, their limit; "
                          "in that case remove %s.notes and run this again",
                          path, path);
     return error_set(err, code, "--tiles: %s.notes: %s", path, strerror(-code));

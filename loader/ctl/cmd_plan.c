@@ -198,7 +198,7 @@ static void print_text(const struct plan_arguments *a)
     if (a->shares || a->jobs.jobs > 0)
         putchar('\n');
     if (a->image_ns)
-        printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
+        printf("rendering an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
     if (a->copy_ns > a->micro_batch_ns)
         printf("copying to the device takes longer than computing, and bounds the steps\n\n");
     plan_fetch_print(&a->fetch);

@@ -271,7 +271,7 @@ static int render_html(struct cell *cell, const struct preview_sample *sample)
     return fclose(page) == 0 ? r : -ENOMEM;
 }
 
-/* Render the pixels and everything else of a cell, with `values` [ctl_field_bytes()] for the
+/* Render the pixels and everything else of a cell, with `values` [render_field_bytes()] for the
  * fields. */
 static int render_contents(const struct sheet *s, uint64_t index, struct render_scratch *scratch,
                            uint8_t *values)
@@ -285,7 +285,7 @@ static int render_contents(const struct sheet *s, uint64_t index, struct render_
     uint8_t flips[VIEWS_IMAGES_MAX];
     struct plenum_error err;
 
-    ctl_field_target(s->stream, values, lengths, &target);
+    render_target_fields(spec, values, lengths, &target);
     target.boxes = boxes[0];
     target.size = size;
     target.flips = flips;
@@ -309,7 +309,7 @@ static int render_cell(void *arg, uint64_t index, unsigned thread)
 
     assert(index < s->args->count && !cell->pixels && !cell->words);
     cell->pixels = malloc(render_bytes(&s->stream->spec));
-    values = malloc(ctl_field_bytes(s->stream) + 1);
+    values = malloc(render_field_bytes(&s->stream->spec) + 1);
     if (cell->pixels && values)
         r = render_contents(s, index, &s->scratch[thread], values);
     free(values);

@@ -346,36 +346,6 @@ void ctl_stream_close(struct ctl_stream *stream)
     *stream = (struct ctl_stream){0};
 }
 
-static uint64_t bytes_of_field(const struct ctl_stream *s, const struct field_shape *shape)
-{
-    return field_sample_bytes(shape, s->spec.views.images, views_pixels(&s->spec.views));
-}
-
-uint64_t ctl_field_bytes(const struct ctl_stream *stream)
-{
-    const struct fields *fields = dataset_get_fields(stream->dataset);
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < fields->count; i++)
-        bytes += bytes_of_field(stream, &fields->shape[i]);
-    return bytes;
-}
-
-void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
-                      struct render_target *target)
-{
-    const struct fields *fields = dataset_get_fields(stream->dataset);
-
-    for (uint32_t i = 0; i < fields->count; i++) {
-        uint64_t bytes = bytes_of_field(stream, &fields->shape[i]);
-
-        lengths[i] = (uint32_t)bytes;
-        target->field[i] = room;
-        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
-        room += bytes;
-    }
-}
-
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err)
 {
     int r = io_write_file(path, bytes, len);

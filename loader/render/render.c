@@ -73,6 +73,49 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
     return target;
 }
 
+static uint64_t bytes_of_field(const struct render_spec *spec, const struct field_shape *shape)
+{
+    return field_sample_bytes(shape, spec->views.images, views_pixels(&spec->views));
+}
+
+uint64_t render_field_bytes(const struct render_spec *spec)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < fields->count; i++)
+        bytes += bytes_of_field(spec, &fields->shape[i]);
+    return bytes;
+}
+
+void render_target_fields(const struct render_spec *spec, uint8_t *room, uint32_t *lengths,
+                          struct render_target *target)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+
+    for (uint32_t i = 0; i < fields->count; i++) {
+        uint64_t bytes = bytes_of_field(spec, &fields->shape[i]);
+
+        lengths[i] = (uint32_t)bytes;
+        target->field[i] = room;
+        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
+        room += bytes;
+    }
+}
+
+/* Runs of one sample are decoded once already. Samples in stores that are only copied would fill
+ * the loader's memory for fetched ones. */
+const char *render_cannot_share(const struct render_spec *spec)
+{
+    if (!views_have_images(&spec->views) || !dataset_has_images(spec->dataset))
+        return "the data set has no images";
+    if (spec->order.repeat > 1)
+        return "they have --repeat";
+    if (dataset_is_generated(spec->dataset))
+        return "the data set is generated";
+    return dataset_is_remote(spec->dataset) ? "the data set is in an object store" : NULL;
+}
+
 /* Returns the largest number of positions in a run. */
 static uint32_t longest_run(const struct render_spec *spec)
 {

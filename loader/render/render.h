@@ -116,6 +116,19 @@ struct render_target {
 /** Returns a target in one block of render_bytes(): view after view. */
 struct render_target render_target_in(const struct render_spec *spec, void *bytes);
 
+/** Returns the bytes of all fields of one sample, as they are shown. */
+uint64_t render_field_bytes(const struct render_spec *spec);
+
+/** Make a target write a sample's fields to `room` [render_field_bytes()], one after the other.
+ * `lengths` [FIELDS_MAX] receives the size of each field in bytes; the size of text is known only
+ * after rendering. The target borrows both. */
+void render_target_fields(const struct render_spec *spec, uint8_t *room, uint32_t *lengths,
+                          struct render_target *target);
+
+/** Returns why no other stream can use what this one renders, as a clause for messages, such as
+ * "the data set is generated"; NULL: another one can. */
+const char *render_cannot_share(const struct render_spec *spec);
+
 /**
  * Returns the number of positions from this one on, at most `most` and spec->run, that one decode
  * can serve: positions that repeat a sample, if nothing is mixed. At least 1.

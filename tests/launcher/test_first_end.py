@@ -77,7 +77,7 @@ class FirstEnd(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpirun(self):
-        """also if mpirun starts the instances"""
+        """an instance that was killed is the cause, also if mpirun has started the instances"""
         self.check()
 
 

@@ -5,7 +5,7 @@
 The oracle takes the integers of the maps that move the pixels, solves for where each corner goes, and clips the polygon
 in each result. The loader clips it in the source, in double precision (loader/render/moves.c).
 
-PLENUM_MOVES=N: numbers of random pipelines that are tried. About half of them move or erase the pixels of a
+PLENUM_MOVES=N is the number of random pipelines that are tried. About half of them move or erase the pixels of a
 sample.
 """
 
