@@ -2,8 +2,8 @@
 /* port_reserve.h - keeps a TCP port for a program that will listen on it later.
  *
  * A port that is merely unused now may be taken before the program starts. So a socket is bound to
- * it, which does not listen. Only sockets of the same user with SO_REUSEPORT can be bound to the
- * port beside it; the kernel gives the port to no connection. */
+ * it, which does not listen. Only this user's sockets with SO_REUSEPORT can be bound to the port
+ * beside it; the kernel gives the port to no connection. */
 #ifndef COMMON_PORT_RESERVE_H
 #define COMMON_PORT_RESERVE_H
 

@@ -83,8 +83,8 @@ phony += play
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
-EXTRA_DIST += tests/lib.sh %D%/collectives/test_comm.sh
-TESTS += %D%/collectives/test_comm.sh
+EXTRA_DIST += tests/lib.sh %D%/collectives/test_comm.sh %D%/collectives/test_hosts.sh tests/launcher/hosts_here/agent tests/launcher/hosts_here/mpirun
+TESTS += %D%/collectives/test_comm.sh %D%/collectives/test_hosts.sh
 check_PROGRAMS += %D%/collectives/comm_world
 %C%_collectives_comm_world_SOURCES = %D%/collectives/comm_world.c
 %C%_collectives_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install -export-dynamic
