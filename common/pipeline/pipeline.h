@@ -86,6 +86,7 @@ enum pipeline_arguments {
     PIPELINE_FACTORS,   /* (low:high, p=): factors */
     PIPELINE_HUES,      /* (low:high, p=): turns */
     PIPELINE_JITTER,    /* (brightness, contrast, saturation, hue, p=), spreads or ranges: jitter */
+    PIPELINE_GAINS,     /* (hue, saturation, value, p=), spreads or ranges: gains */
     PIPELINE_KERNEL,    /* (size, low:high, p=): blur */
     PIPELINE_NUMBER,    /* (number, p=): number */
     PIPELINE_SQUARE,    /* (number, p=): number, the side */
@@ -107,6 +108,7 @@ enum pipeline_op_kind {
     PIPELINE_CONTRAST,
     PIPELINE_SATURATION,
     PIPELINE_HUE,
+    PIPELINE_HSV,
     PIPELINE_SHARPNESS,
     PIPELINE_BLUR,
     PIPELINE_GRAYSCALE,
@@ -203,6 +205,10 @@ struct pipeline_op {
             struct pipeline_factors part[3]; /* brightness, contrast, saturation */
             struct pipeline_turns hue;       /* both 0: none */
         } jitter;
+        struct {
+            struct pipeline_turns hue;
+            struct pipeline_factors part[2]; /* saturation, value */
+        } gains;
         struct {
             uint32_t size; /* the kernel's size */
             struct pipeline_factors sigma;

@@ -215,6 +215,17 @@ static void tell_about_index(struct session *s)
 
 _Static_assert(WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX, "all of them fit into OPENED");
 
+/* Write the warning about the pipeline, and that of the data set. */
+static void put_warning(const struct session *s, char *ret, size_t size)
+{
+    bool exif = s->spec.views.view[0].pipeline.exif;
+    size_t len = strlen(dataset_warn_of_exif(s->dataset, exif, ret, size));
+    const char *known = dataset_get_warning(s->dataset);
+
+    if (*known)
+        (void)snprintf(ret + len, size - len, "%s%s", len > 0 ? "; " : "", known);
+}
+
 /* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {
@@ -255,7 +266,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     m.samples = dataset_get_samples(s->dataset);
     m.classes = dataset_get_classes(s->dataset);
     m.class_names = dataset_get_class_names(s->dataset);
-    (void)snprintf(m.warning, sizeof(m.warning), "%s", dataset_get_warning(s->dataset));
+    put_warning(s, m.warning, sizeof(m.warning));
     m.threads = s->server->threads;
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));

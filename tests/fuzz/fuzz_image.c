@@ -37,6 +37,7 @@ static const char *const pipelines[] = {
     "cutout(5, p=0.5)",
     "rrc(16) blur(23, 0.1:2, p=0.8) blur(31, 0.01:100, p=0.2) blur(3, 0.1:5, p=0.2)",
     "rrc(16) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) hue(-0.5:0.5, p=0.5)",
+    "rrc(16) hsv(0.5, 2, 2, p=0.9)",
     "rrc(16) affine(50,translate=0.2:0.1,scale=0.5:2,shear=-10:20:-30:0,p=0.8) "
     "perspective(0.7,fill=9)",
     "rrc(16) flip(0.5) rotate(-90:20,interpolation=bilinear) translate(0.2,0.3) shear(20) "

@@ -880,6 +880,8 @@ class BoxesTest(unittest.TestCase):
                           ([good, {"bbox": [1, 2, 3, 4]}], 'box 1 has no whole number as "category_id"'),
                           ([{**good, "category_id": "dog"}], "no whole number"),
                           ([{**good, "category_id": 1.5}], "no whole number"),
+                          ([good, {**good, "iscrowd": "1"}], 'the "iscrowd" of object 1 is not 0, 1, true or false, '
+                           "but a string"),
                           ([{**good, "id": "x"}], 'the "id" of box 0 is not a whole number'),
                           ([good, {**good, "bbox": [1, 2, -3, 4]}], "box 1 ends before it begins: it is .x, y, w"),
                           ({"boxes": [[9, 9, 3, 4]], "labels": [1]}, "box 0 ends before it begins: it is .left, t"),

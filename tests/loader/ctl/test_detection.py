@@ -7,10 +7,12 @@ import csv
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 CTL = os.path.join(BUILD, "plenumctl")
@@ -186,11 +188,33 @@ class DetectionTest(unittest.TestCase):
             code, _, err = self.ctl("verify", f"coco:{self.path('faulty')}")
             self.assertEqual(code, 1)
             self.assertIn(f"plenumctl verify: {file}: {words}", err)
+        good["images"][0].update(width=1000)
+        good["images"][1].update(height=None)
+        good["images"][2].update(width="7")
+        write(file, json.dumps(good))
+        last, size = self.made.names[COUNT - 1], self.made.sizes[COUNT - 1]
+        self.assertEqual(self.problems(f"coco:{self.path('faulty')}"), {
+            ("annotations", last): f"its annotations say that it is 1000 x {size[1]}, but it is {size[0]} x {size[1]}: "
+            "boxes may be for another version of it"})
         good["images"][0]["file_name"] = "none.png"
         write(file, json.dumps(good))
         code, _, err = self.ctl("verify", f"coco,images={self.path('coco/train2017')}:{file}")
         self.assertEqual(code, 1)
         self.assertIn(f"{file}: {self.path('coco/train2017/none.png')}: No such file or directory", err)
+
+    def test_turned(self):
+        """verify accepts the size as stored and after EXIF orientation, and no other"""
+        tiff = b"II*\0" + struct.pack("<IHHHIII", 8, 1, 0x112, 3, 1, 6, 0)
+        chunk = struct.pack(">I", len(tiff)) + b"eXIf" + tiff + struct.pack(">I", zlib.crc32(b"eXIf" + tiff))
+        whole = png(np.zeros((30, 40), np.uint8))
+        os.makedirs(self.path("turned"))
+        with open(self.path("turned/0.png"), "wb") as f:
+            f.write(whole[:33] + chunk + whole[33:])
+        for size, wrong in (((40, 30), False), ((30, 40), False), ((30, 30), True), ((40, 40), True)):
+            write(self.path("turned/x.json"), json.dumps({"categories": [{"id": 1, "name": "a"}], "images": [
+                {"id": 1, "file_name": "0.png", "width": size[0], "height": size[1]}]}))
+            self.assertEqual(list(self.problems(f"coco:{self.path('turned/x.json')}")),
+                             [("annotations", "0.png")] * wrong, size)
 
     def test_yolo(self):
         """label files have the same hash as a list with the same boxes, and verify names each fault"""
@@ -251,6 +275,13 @@ class DetectionTest(unittest.TestCase):
         xml = os.path.join(folder, "Annotations", name.replace(".png", ".xml"))
         with open(xml, encoding="utf-8") as f:
             good = f.read()
+        width, height = self.made.sizes[1]
+        for size, wrong in (((width, height), {}), ((height, width), {("annotations", name):
+                            f"its annotations say that it is {height} x {width}, but it is {width} x {height}: boxes may "
+                            "be for another version of it"}), ((0, 0), {}), (("?", height), {})):
+            write(xml, good.replace("<filename>", "<size><width>%s</width><height>%s</height></size><filename>" % size))
+            self.assertEqual(self.problems(f"voc:{folder}"), wrong)
+        write(xml, good)
         with open(os.path.join(folder, "ImageSets/Main/train.txt"), "a", encoding="utf-8") as f:
             f.write(f"{self.made.names[2][:-4]}\n")
         twice = {("annotations", self.made.names[2]): "ImageSets/Main/train.txt lists it twice, as samples 2 and 12"}

@@ -35,6 +35,7 @@ static const char *const operations[] = {
     "contrast(F, p=P)",
     "saturation(F, p=P)",
     "hue(N, p=P)",
+    "hsv(H, S, S, p=P)",
     "sharpness(F, p=P)",
     "grayscale(P)",
     "invert(P)",
