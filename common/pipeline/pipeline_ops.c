@@ -34,8 +34,8 @@ static const struct {
        "saturation takes a range of factors, as in saturation(0.6:1.4), and p=PROBABILITY"),
     OP(HUE, "hue", HUES, "hue takes a range of turns, as in hue(-0.1:0.1), and p=PROBABILITY"),
     OP(HSV, "hsv", GAINS,
-       "hsv takes gains of hue, saturation and value, each a spread (0.7) or a range (0.5:1.5; of the "
-       "hue, a range of turns), and p=PROBABILITY, as in hsv(0.015, 0.7, 0.4)"),
+       "hsv takes gains of hue, saturation and value, each a spread (0.7) or a range (0.5:1.5; of "
+       "the hue, a range of turns), and p=PROBABILITY, as in hsv(0.015, 0.7, 0.4)"),
     OP(SHARPNESS, "sharpness", FACTORS,
        "sharpness takes a range of factors, as in sharpness(0:2), and p=PROBABILITY"),
     OP(BLUR, "blur", KERNEL,
@@ -404,6 +404,7 @@ void pipeline_try_name(struct str_nearest *near, const char *name)
 {
     static const char *const elsewhere[][2] = {
         {"resized_crop", "rrc"},
+        {"large_scale_jitter", "scale_jitter"},
         {"horizontal_flip", "flip"},
         {"vflip", "vertical_flip"},
         {"jitter", "color_jitter"},

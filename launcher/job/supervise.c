@@ -756,6 +756,7 @@ static void supervisor_fini(struct supervisor *s)
     meeting_server_destroy(s->place);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
+    explicit_bzero(s->place_key, sizeof(s->place_key));
     io_close(&s->listener);
     io_close(&s->signal_fd);
     log_set_sink(NULL);

@@ -252,6 +252,7 @@ int variables_of_instance(const struct variables_job *job, const struct plan *pl
         (r = put_devices(&list, plan, instance)) < 0 ||
         (r = put_identity(&list, job, plan, index)) < 0 || (r = unset_markers(&list)) < 0 ||
         (r = put_or_unset(&list, MEETING_VARIABLE, job->meeting)) < 0 ||
+        (r = put_or_unset(&list, MEETING_HOSTS_VARIABLE, job->meeting_hosts)) < 0 ||
         (r = put_or_unset(&list, "PLENUM_LOADER", loader)) < 0)
         goto fail;
     if (job->verify) {

@@ -102,8 +102,8 @@ static int64_t nearest(int64_t a, int64_t b)
     return (2 * a + b) / (2 * b);
 }
 
-/* Convert a pixel to bytes of hue, saturation and value, apply gains, and convert it back, sector by
- * sector. */
+/* Convert a pixel to bytes of hue, saturation and value, apply gains, and convert it back, sector
+ * by sector. */
 static void gain(int64_t turn, int64_t more, int64_t light, rgb_t v)
 {
     int64_t red = v[0], green = v[1], blue = v[2], d, h = 0, s = 0, at, p, q, t;
