@@ -89,8 +89,8 @@ struct annotated_beside {
 int annotated_load(const struct dataset *d, const char *path, struct annotated_beside *facts,
                    char **ret, struct plenum_error *err);
 
-/** Like annotated_load(), but the bytes must be those that the file had: otherwise, returns -ESTALE.
- * Returns -EBADMSG if there are more than 16 MiB. */
+/** Like annotated_load(), but the bytes must be those that the file had: otherwise, returns
+ * -ESTALE. Returns -EBADMSG if there are more than 16 MiB. */
 int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
                    char **ret, struct plenum_error *err);
 

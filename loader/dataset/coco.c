@@ -4,7 +4,8 @@
  *
  * The samples are the images of the file, in the order of their ids, as in torchvision's
  * CocoDetection. A sample's note is "ID WIDTH HEIGHT [OBJECTS]": its image id, the size that the
- * file gives (or 0), and JSON like that of fields of boxes, in which categories are classes. The index is stale when the file has changed. */
+ * file gives (or 0), and JSON like that of fields of boxes, in which categories are classes. The
+ * index is stale when the file has changed. */
 #include "config.h"
 
 #include <assert.h>

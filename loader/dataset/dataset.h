@@ -248,8 +248,9 @@ int dataset_check(const struct dataset *dataset, dataset_fault *fault, void *arg
  * EXIF orientation, to `ret` [2]; zeros if they give none. */
 void dataset_get_stated_size(const struct dataset *dataset, uint32_t sample, uint32_t *ret);
 
-/** Write a clause to `ret`, or "": pictures that EXIF turns have annotations for turned pictures, but
- * the pipeline lacks `exif`, or the reverse. `exif` is whether the pipeline has it. Returns `ret`. */
+/** Write a clause to `ret`, or "": pictures that EXIF turns have annotations for turned pictures,
+ * but the pipeline lacks `exif`, or the reverse. `exif` is whether the pipeline has it. Returns
+ * `ret`. */
 char *dataset_warn_of_exif(const struct dataset *dataset, bool exif, char *ret, size_t size);
 
 /** The `content` of a bad sample whose bytes could not be read, such as an empty file or one with a

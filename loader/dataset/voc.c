@@ -4,8 +4,9 @@
  *
  * The samples are the lines of the list, in their order. The classes are the names of all objects
  * in Annotations, so that all splits have the same. A sample's note has the size and hash of its
- * XML file, and the size that it gives for the picture (or 0). The file is read again with the sample, and must not have changed. The index is stale when
- * the list or the folder of XML files has changed. */
+ * XML file, and the size that it gives for the picture (or 0). The file is read again with the
+ * sample, and must not have changed. The index is stale when the list or the folder of XML files
+ * has changed. */
 #include "config.h"
 
 #include <assert.h>

@@ -2,8 +2,8 @@
 /* voc_xml.h - reads an XML file of annotations in the form of Pascal VOC.
  *
  * Elements, attributes, comments, CDATA and the predefined entities are read. Other entities and
- * document type declarations are rejected. <size> is used and, of each <object>, <name>, <difficult>,
- * <truncated> and <bndbox>. */
+ * document type declarations are rejected. <size> is used and, of each <object>, <name>,
+ * <difficult>, <truncated> and <bndbox>. */
 #ifndef LOADER_DATASET_VOC_XML_H
 #define LOADER_DATASET_VOC_XML_H
 
@@ -28,8 +28,8 @@ struct voc_picture {
 /** Receives an object. Returns 0, or -errno with `err` set to stop. */
 typedef int voc_xml_call(void *arg, const struct voc_object *object, struct plenum_error *err);
 
-/** Pass on all objects of a file, in order, and set `*ret` (may be NULL). Returns 0; -EBADMSG with `err` set, which names the
- * line; or the error of `call`. */
+/** Pass on all objects of a file, in order, and set `*ret` (may be NULL). Returns 0; -EBADMSG with
+ * `err` set, which names the line; or the error of `call`. */
 int voc_xml_read(const char *text, size_t len, voc_xml_call *call, void *arg,
                  struct voc_picture *ret, struct plenum_error *err);
 

@@ -306,9 +306,9 @@ class DetectionTest(unittest.TestCase):
         with open(xml, encoding="utf-8") as f:
             good = f.read()
         width, height = self.made.sizes[1]
-        for size, wrong in (((width, height), {}), ((height, width), {("annotations", name):
-                            f"its annotations say that it is {height} x {width}, but it is {width} x {height}: boxes may "
-                            "be for another version of it"}), ((0, 0), {}), (("?", height), {})):
+        swapped = {("annotations", name): f"its annotations say that it is {height} x {width}, but it is {width} x "
+                   f"{height}: boxes may be for another version of it"}
+        for size, wrong in (((width, height), {}), ((height, width), swapped), ((0, 0), {}), (("?", height), {})):
             write(xml, good.replace("<filename>", "<size><width>%s</width><height>%s</height></size><filename>" % size))
             self.assertEqual(self.problems(f"voc:{folder}"), wrong)
         write(xml, good)
