@@ -81,7 +81,7 @@ static const struct options_program program = {
     .name = "plenumctl verify",
     .usage = "DATASET [options]",
     .summary = "Read and decode every sample once, prove that packed JPEGs match their "
-               "originals, and list bad samples, for you and for loaders. With a plan (@FILE), "
+               "originals, and list the bad samples, for loaders too. With a plan (@FILE), "
                "verify each of its data sets. Exits with 0 if it finds nothing "
                "wrong, otherwise with 1.",
     .defs = defs,

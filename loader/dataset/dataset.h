@@ -310,8 +310,8 @@ void dataset_buffer_fini(struct dataset_buffer *buffer);
  * Borrowed. Threads: any. */
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
-/** Returns the -errno because of which there is no hint cache despite options.hints; 0: there is
- * one, or none was requested. */
+/** If options.hints was set but there is no hint cache, returns the reason, -errno. Otherwise
+ * returns 0. */
 int dataset_get_hints_code(const struct dataset *dataset);
 
 /** Write the default folder for indices to `ret`: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or

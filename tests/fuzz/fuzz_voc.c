@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_voc.c - tries any bytes as an XML file of Pascal VOC: each object has a name and finite
+/* fuzz_voc.c - reads any bytes as an XML file of Pascal VOC: each object has a name and finite
  * edges, or there is an error message. */
 #include "config.h"
 
