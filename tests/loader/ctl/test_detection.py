@@ -239,6 +239,19 @@ class DetectionTest(unittest.TestCase):
             self.assertIn("--longest and --shortest would shrink the pictures of", err)
             self.assertFalse(os.path.exists(self.path("packed/small")))
 
+    def test_options_are_given_once(self):
+        """no option and no field overrides an earlier one of the same name"""
+        data = f"coco:{self.path('coco')}"
+        for options, words in (
+                (("--fields", "a:objects:boxes", "--fields", "b:image_id:int64"), "--fields is given twice: give it once"),
+                (("--fields=a:objects:boxes", "--seed", "1", "--seed", "1"), "--seed is given twice: give it once"),
+                (("--fields", "a:objects:boxes,a:image_id:int64"), "fields: 'a' is given twice")):
+            code, out, err = self.ctl("hash", data, *options)
+            self.assertIn(code, (1, 2))
+            self.assertEqual(out, "")
+            self.assertIn(words, err)
+        self.assertIn("setting 'split' is given twice", self.ctl("hash", f"coco,split=a,split=b:{data}")[2])
+
     def test_other_fields(self):
         """pack names the fields that it leaves out"""
         data = self.list_of("captions.csv", "coco/train2017", lambda n: [])
