@@ -9,8 +9,8 @@
  * Between two phases, each waits for all instances of its host. So an input area is not written
  * while others read it, and a result area is not written before all have read the last piece.
  *
- * An allreduce has two moves between hosts for each piece. In order to keep the network busy, it has
- * three pieces in progress (do_step()), which use the two halves of the areas in turn. */
+ * An allreduce has two moves between hosts for each piece. In order to keep the network busy, it
+ * has three pieces in progress (do_step()), which use the two halves of the areas in turn. */
 #include "config.h"
 
 #include <assert.h>
@@ -367,8 +367,8 @@ static int move_pieces(const struct pipeline *p, uint64_t s)
 
 /* Copy piece s in, and piece s-2 out. Our host's instances meet twice in each step: between copying
  * in and moving, which also separates the results of s-1 from copying out s-3 in the same half; and
- * between moving and copying out, which separates reading the input of s-1 from copying in s+1. With
- * fewer than three pieces, no half is used twice. */
+ * between moving and copying out, which separates reading the input of s-1 from copying in s+1.
+ * With fewer than three pieces, no half is used twice. */
 static int do_step(struct pipeline *p, uint64_t s)
 {
     const bool reused = p->count > 2;
