@@ -57,6 +57,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline/pipeline_policy.c \
 	%D%/pipeline/pipeline_priv.h \
 	%D%/pipeline/pipeline_text.c \
+	%D%/pipeline/pipeline_zoom.c \
 	%D%/pipeline/streamhash.c %D%/pipeline/streamhash.h \
 	%D%/pipeline/views.c %D%/pipeline/views.h \
 	%D%/util/cgroup.c %D%/util/cgroup.h \

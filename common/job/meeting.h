@@ -25,7 +25,7 @@
 
 enum {
     MEETING_ADDRESS_MAX = 96,
-    MEETING_SAID_BYTES = 256, /* at most, in a call of meeting_meet() */
+    MEETING_SAID_BYTES = 256, /* maximum bytes in a call of meeting_meet() */
     MEETING_ROOMS = 8,        /* per instance; pages are allocated when written */
     MEETING_ROOM_BYTES = 256 << 10,
     MEETING_CPUS = 1024,

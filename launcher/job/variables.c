@@ -7,7 +7,7 @@
  *   2. what the user exports with -x;
  *   3. the instance's rank: always set, replacing any earlier value. A program that reads RANK must
  *      get this job's, not that of an enclosing job. (MASTER_ADDR and MASTER_PORT may be exported.)
- * Tuning (OMP_NUM_THREADS) is set only if it is set neither here nor there. */
+ * OMP_NUM_THREADS is set only if neither this host nor the instance's host sets it. */
 #include "config.h"
 
 #include "launcher/job/variables.h"

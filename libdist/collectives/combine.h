@@ -14,10 +14,10 @@ size_t combine_size(enum plenum_type type);
 
 /**
  * Combine one run of elements from each instance, along a tree that depends only on the number of
- * instances: the tree of one is its value, and the tree of more combines the tree of the first ones
- * with the tree of the others, where the number of the first ones is the largest power of two that
- * is less than the number of all. So a result has the same bits for every carrier, piece and
- * processor, and whatever floating-point mode the program has set.
+ * instances. The result for one instance is its value. More instances are split in two parts, whose
+ * results are combined; the first part has the largest power of two that is less than their number.
+ * So a result has the same bits for every carrier, piece and processor, and whatever floating-point
+ * mode the program has set.
  *
  * float16 and bfloat16 are added as float32 along the whole tree, and rounded once. A NaN becomes
  * the canonical quiet one. The minimum or maximum of floats is NaN if any value is, and -0 is less

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_local.c - carries collectives between instances that plenumrun itself started on this host,
- * through shared memory (common/job/meeting.h). MPI is not needed.
+/* comm_local.c - carries collectives between the instances of a job on one host, through shared
+ * memory (common/job/meeting.h). MPI is not needed.
  *
  * Bytes move in pieces of the size of a room, which is a share of the processor's cache. Each
  * instance runs the same steps, and step s works on several pieces:
@@ -17,8 +17,8 @@
  *     broadcast            the root copies piece s to its room, the others copy it;   enter s+1
  *
  * So an instance waits for what the others did one step ago. A piece has a slice for each instance,
- * of whole cache lines. With two instances, an allreduce is always a "small" one, because both move
- * equally many bytes between the cores, and a small one has half as many waits.
+ * of whole cache lines. With two instances, every allreduce is "small": it then moves as many bytes
+ * between the cores as a large one, and waits half as often.
  *
  * Why four rooms are enough, without a flag that says which are free: before an instance copies
  * piece k to its room, it has waited until all others entered the round of piece k-2, or combined
@@ -235,8 +235,8 @@ static uint32_t next(uint32_t ahead)
     return (uint32_t)(((uint64_t)world.index + ahead) % world.instances);
 }
 
-/* Returns the bytes of a room that are for one instance, if it has as many for each. With thousands
- * of instances, cache lines are shared. */
+/* Returns the bytes of each instance's part of a room, if all parts are equal: whole cache lines,
+ * or, with thousands of instances, at least 8 bytes. */
 static size_t share_of_room(size_t bytes)
 {
     size_t share = meeting_room_bytes(world.meeting) / world.instances;

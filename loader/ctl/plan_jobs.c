@@ -65,7 +65,7 @@ static int measure_copy(const struct render_spec *spec, struct plan_jobs *plan,
     int r = 0;
 
     if (planes && room) {
-        memset(room, 1, slots * bytes); /* no page is fresh */
+        memset(room, 1, slots * bytes); /* so that no page fault is measured */
         begin = time_cpu_ns();
         for (uint64_t i = 0; i < COPIES; i++)
             copy_one(spec, planes, room + i % slots * bytes);

@@ -4,12 +4,23 @@
 #ifndef LOADER_CTL_PREVIEW_FIELDS_H
 #define LOADER_CTL_PREVIEW_FIELDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/data/fields.h"
 #include "loader/ctl/font.h"
 #include "loader/dataset/dataset.h"
+
+/** Returns the colour of a number in a mask, 0xRRGGBB, from Pascal VOC's palette. Numbers above 255
+ * share the colours of 1 to 254, except 65535, which is padding and has the colour of 255. */
+uint32_t preview_colour(uint64_t number);
+
+/** Returns whether a colour needs dark letters. */
+bool preview_is_light(uint32_t colour);
+
+/** Returns the number of a pixel in a mask with `item` bytes (1 or 2) per pixel. */
+uint32_t preview_number(const uint8_t *mask, uint32_t item, size_t pixel);
 
 /** Tint an image with a mask of its size, [height][width] numbers of `item` bytes (1 or 2): 0
  * leaves a pixel unchanged, other numbers have the colours of Pascal VOC's palette. */

@@ -3,8 +3,9 @@
  * file (coco_file.h).
  *
  * The samples are the images of the file, in the order of their ids, as in torchvision's
- * CocoDetection. A sample's note is "ID [OBJECTS]": its image id, and JSON like that of fields of
- * boxes, in which categories are classes. The index is stale when the file has changed. */
+ * CocoDetection. A sample's note is "ID WIDTH HEIGHT [OBJECTS]": its image id, the size that the
+ * file gives (or 0), and JSON like that of fields of boxes, in which categories are classes. The
+ * index is stale when the file has changed. */
 #include "config.h"
 
 #include <assert.h>
@@ -361,7 +362,11 @@ static int write_note(const struct coco_file *f, size_t image, size_t *at, const
     int r;
 
     n->len = 0;
-    r = append(n, "", id, " [");
+    r = append(n, "", id, " ");
+    if (r == 0)
+        r = append(n, "", f->images[image].width, " ");
+    if (r == 0)
+        r = append(n, "", f->images[image].height, " [");
     for (; *at < f->num_objects && f->objects[*at].image == id && r == 0; ++*at) {
         const struct coco_object *o = &f->objects[*at];
         int64_t class = classes[coco_file_category(f, o->category)];
@@ -463,6 +468,24 @@ static bool coco_fresh(const struct dataset *d)
 
 /* ---- fields ---- */
 
+/* Returns the list of a note. */
+static const char *objects_of(const char *note)
+{
+    const char *list = strchr(note, '[');
+
+    assert(list); /* write_note() */
+    return list;
+}
+
+static void coco_stated_size(const struct dataset *d, const struct index_sample *sample,
+                             uint32_t *ret)
+{
+    char *at = strchr(annotated_note(d, sample), ' ');
+
+    ret[0] = (uint32_t)strtoul(at, &at, 10);
+    ret[1] = (uint32_t)strtoul(at, NULL, 10);
+}
+
 /* Write the objects that are crowds, without saying that they are, so that a field of boxes takes
  * them. `ret` has room for all objects. */
 static void pick_crowds(const char *objects, char *ret)
@@ -490,21 +513,18 @@ static int coco_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct field_memory *memory,
                        struct plenum_error *err)
 {
-    const char *note = annotated_note(d, sample), *space = strchr(note, ' ');
-    size_t len;
-    char *crowds;
+    const char *note = annotated_note(d, sample), *objects = objects_of(note);
+    size_t len = strlen(objects);
+    char *crowds = malloc(len + 4);
 
-    assert(space); /* write_note() */
-    len = strlen(space + 1);
-    crowds = malloc(len + 4);
     if (!crowds)
         return error_set(err, -ENOMEM, "out of memory");
     if (memory)
         memory->each = max_u64(memory->each, len + 4);
-    pick_crowds(space + 1, crowds);
-    field(arg, "objects", space + 1, len, false);
+    pick_crowds(objects, crowds);
+    field(arg, "objects", objects, len, false);
     field(arg, "crowds", crowds, strlen(crowds), false);
-    field(arg, "image_id", note, (size_t)(space - note), false);
+    field(arg, "image_id", note, strcspn(note, " "), false);
     free(crowds);
     return 0;
 }
@@ -532,7 +552,7 @@ static int list_ids(const struct dataset *d, struct coco_id **ids, size_t *count
     size_t cap = 0;
 
     for (uint32_t i = 0; i < d->index.header->samples; i++) {
-        const char *list = strchr(annotated_note(d, &d->index.samples[i]), ' ') + 1;
+        const char *list = objects_of(annotated_note(d, &d->index.samples[i]));
         struct json_at rest = json_begin((struct json_at){list, list + strlen(list)}), each, id;
 
         while (json_next(&rest, &each)) {
@@ -596,6 +616,7 @@ const struct format format_coco = {
     .path = annotated_file,
     .describe = annotated_describe,
     .fields = coco_fields,
+    .stated_size = coco_stated_size,
     .own_fields = "objects:objects:boxes",
     .check = coco_check,
 };

@@ -78,12 +78,13 @@ static void warn_of_deep(struct dataset *d)
     const struct index_header *h = d->index.header;
     char text[200];
 
-    if (h->deep == 0 || !dataset_has_images(d))
+    if (h->checked.deep == 0 || !dataset_has_images(d))
         return;
     (void)snprintf(text, sizeof(text),
                    "only the upper 8 bits of PNGs with 16 bits per channel are used (%llu of the "
                    "%u images that were checked)",
-                   (unsigned long long)h->deep, (unsigned)min_u64(h->samples, FINGERPRINT_SAMPLES));
+                   (unsigned long long)h->checked.deep,
+                   (unsigned)min_u64(h->samples, FINGERPRINT_SAMPLES));
     dataset_add_warning(d, text, "");
 }
 

@@ -28,7 +28,8 @@ one=x@localhost two=localhost:2222:1
 keepers() { pgrep -fx "$top_builddir/(.libs/)?(lt-)?plenumrun --lend-loader"; }
 # Prints the keeper's first process. Its child may have a lower number, because numbers start over at the largest one.
 keeper() {
-    local all=$(keepers) p
+    local all p
+    all=$(keepers)
     for p in $all; do
         grep -qx "$(ps -o ppid= -p $p | tr -d ' ')" <<<"$all" || echo $p
     done

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - tries any bytes as a JSON text, as a field, as boxes or key points, and as a number
+/* fuzz_json.c - reads any bytes as a JSON text, as a field, as boxes or key points, and as a number
  * and a label: the result is a value or an error message. */
 #include "config.h"
 

@@ -210,7 +210,8 @@ static void index_seeds(void)
     if (index_build(&b, 1, &index) < 0)
         exit(1);
     index_set_head(&index, 0, &(struct index_head){.sample = 2, .stamp = {.mtime_ns = 8}});
-    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2}, 1);
+    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2},
+                  &(struct index_checked){.deep = 1});
     write_seed(index.header, index.bytes);
     index_close(&index);
     index_builder_fini(&b);

@@ -79,7 +79,7 @@ class FirstEnd(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpirun(self):
-        """also if mpirun starts the instances"""
+        """an instance that was killed is the cause, also if mpirun has started the instances"""
         self.check()
 
     @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "libplenum-tls.la")), "Plenum was built without TLS")

@@ -140,7 +140,7 @@ static void check_allgather(void)
     }
 }
 
-/* Each instance sends each a block that shows both. */
+/* Each instance sends a block to every instance; the block contains both indices. */
 static void check_alltoall(void)
 {
     static const size_t sizes[] = {1, 17, 300007};
