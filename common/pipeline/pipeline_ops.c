@@ -404,6 +404,7 @@ void pipeline_try_name(struct str_nearest *near, const char *name)
 {
     static const char *const elsewhere[][2] = {
         {"resized_crop", "rrc"},
+        {"large_scale_jitter", "scale_jitter"},
         {"horizontal_flip", "flip"},
         {"vflip", "vertical_flip"},
         {"jitter", "color_jitter"},

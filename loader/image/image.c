@@ -679,7 +679,7 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
 
         *mask = *views[i].pipeline;
         mask->exif = false; /* masks are stored in the orientation after EXIF */
-        mask->fill = 255;
+        memset(mask->fill, 255, sizeof(mask->fill));
         views[i].pipeline = mask;
         d->lanes[i]->result = views[i].dst;
         views[i].dst = at;
