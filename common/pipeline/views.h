@@ -11,6 +11,7 @@
 #include <plenum/error.h>
 #include <plenum/stream.h>
 
+#include "common/data/fields.h"
 #include "common/pipeline/pipeline.h"
 
 enum {
@@ -49,6 +50,17 @@ int views_parse(const char *text, struct views *ret, struct plenum_error *err);
  * message if there are no images, if samples are mixed, or with augmix, which shows a picture at
  * several places. */
 int views_check_followers(const struct views *views, struct plenum_error *err);
+
+/** Check that each iou_crop has its field of boxes. Returns 0, or -EINVAL with a message. */
+int views_check_boxes(const struct views *views, const struct fields *fields,
+                      struct plenum_error *err);
+
+/** Returns the index of the field of boxes that iou_crop uses; -1 if there is none. */
+int views_find_boxes(const struct pipeline *pipeline, const struct fields *fields);
+
+/** Write the sources of the fields of boxes that iou_crop uses, each with its NUL, given the texts
+ * of the pipeline and of all fields. Returns their length, which is 0 without iou_crop. */
+size_t views_boxes_source(const char *pipeline, const char *text, char *ret, size_t size);
 
 /** Returns whether any view has an operation that moves pixels other than by flips. */
 bool views_move(const struct views *views);

@@ -288,6 +288,11 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         ctl_stream_close(&s);
         return r;
     }
+    r = views_check_boxes(&s.spec.views, dataset_get_fields(s.dataset), err);
+    if (r < 0) {
+        ctl_stream_close(&s);
+        return r;
+    }
     if (fields_follow_pixels(dataset_get_fields(s.dataset)) &&
         (r = views_check_followers(&s.spec.views, err)) < 0) {
         ctl_stream_close(&s);

@@ -117,6 +117,8 @@ static int check_fields(const struct session *s, struct plenum_error *err)
     const struct fields *fields = dataset_get_fields(s->dataset);
     int r = fields_follow_pixels(fields) ? views_check_followers(&s->spec.views, err) : 0;
 
+    if (r == 0)
+        r = views_check_boxes(&s->spec.views, fields, err);
     if (r < 0)
         return r;
     if (s->open.num_fields == fields->count &&
