@@ -335,6 +335,16 @@ void field_shape_grow(struct field_shape *shape, const struct field_shape *by)
     shape->room = (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
 }
 
+void field_shape_repeat(struct field_shape *shape, uint32_t pictures)
+{
+    if (shape->type == PLENUM_FIELD_BOXES)
+        shape->room = (uint32_t)field_boxes_bytes((size_t)field_boxes_most(shape->room) * pictures);
+    if (shape->type != PLENUM_FIELD_KEYPOINTS)
+        return;
+    shape->shape[0] *= pictures;
+    shape->room = (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
+}
+
 static bool keypoints_are_valid(const struct field_shape *shape)
 {
     const size_t most = FIELD_BYTES_MAX / sizeof(struct plenum_pose);

@@ -507,7 +507,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
 /* ---- the loop ---- */
 
-/* Returns whether all instances have ended that still can. After close_at, wait only for those
+/* Returns whether there is no instance left to wait for. After close_at, wait only for instances
  * whose program has ended and whose output is still arriving. */
 static bool all_ended(const struct supervisor *s, uint64_t now)
 {
@@ -756,6 +756,7 @@ static void supervisor_fini(struct supervisor *s)
     meeting_server_destroy(s->place);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
+    explicit_bzero(s->place_key, sizeof(s->place_key));
     io_close(&s->listener);
     io_close(&s->signal_fd);
     log_set_sink(NULL);

@@ -3,6 +3,7 @@
 #ifndef LIBDIST_COLLECTIVES_COMBINE_H
 #define LIBDIST_COLLECTIVES_COMBINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,24 @@ size_t combine_size(enum plenum_type type);
  */
 void combine(void *to, const void *const *from, uint32_t instances, size_t count,
              enum plenum_type type, enum plenum_op op);
+
+/** A node of the tree: `inputs` runs of elements, which are its leaves, or two that are its
+ * children. The result is divided by `divisor`, unless that is 0; a mean is the sum until then. */
+struct combine_inputs {
+    const void *const *from; /* [inputs][count] */
+    uint32_t inputs, divisor;
+};
+
+/** Like combine(), for one node. */
+void combine_node(void *to, const struct combine_inputs *node, size_t count, enum plenum_type type,
+                  enum plenum_op op);
+
+/** Are sums of this type float32 until they are rounded once? */
+bool combine_is_wide(enum plenum_type type, enum plenum_op op);
+
+/** Convert float16 or bfloat16 to float32, and float32 to them like combine() does. Buffers do not
+ * overlap, and have any alignment. */
+void combine_widen(void *to, const void *from, size_t count, enum plenum_type type);
+void combine_narrow(void *to, const void *from, size_t count, enum plenum_type type);
 
 #endif

@@ -137,7 +137,8 @@ static int measure_image(const char *dataset, struct plan_arguments *a, struct p
             begin = time_cpu_ns();
             wall = time_now_ns();
         } else {
-            struct ctl_jpegs kind = ctl_jpegs_of(scratch.files.own.bytes, scratch.files.own.len);
+            struct ctl_jpegs kind =
+                ctl_jpegs_of(scratch.files.of[0].image.bytes, scratch.files.of[0].image.len);
 
             a->substituted += result.substituted;
             a->jpegs.all += kind.all;

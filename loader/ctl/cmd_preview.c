@@ -228,14 +228,14 @@ static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
         if (fields->shape[i].mask)
             draw_field(s, &fields->shape[i], cell->pixels, target->field[i]);
     for (uint32_t i = 0; i < fields->count; i++) {
-        const struct field_shape *shape = &fields->shape[i];
+        const struct field_shape shape = render_field_shape(&s->stream->spec, i);
 
-        if (field_is_of_image(shape))
-            draw_field(s, shape, cell->pixels, target->field[i]);
-        else if (!shape->mask)
+        if (field_is_of_image(&shape))
+            draw_field(s, &shape, cell->pixels, target->field[i]);
+        else if (!shape.mask)
             add_lines(s, words,
-                      preview_value(fields->spec[i].name, shape, target->field[i], lengths[i], text,
-                                    sizeof(text)),
+                      preview_value(fields->spec[i].name, &shape, target->field[i], lengths[i],
+                                    text, sizeof(text)),
                       " ");
     }
 }

@@ -248,6 +248,15 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
     return ctl_dataset_open(name, options, ret, err);
 }
 
+static int check_fields(const struct render_spec *spec, struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+    struct field_shape shape[FIELDS_MAX];
+    int r = views_check_fields(&spec->views, fields, err);
+
+    return r < 0 ? r : views_shape_fields(&spec->views, fields, fields->shape, shape, err);
+}
+
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {
@@ -288,13 +297,8 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         ctl_stream_close(&s);
         return r;
     }
-    r = views_check_boxes(&s.spec.views, dataset_get_fields(s.dataset), err);
+    r = check_fields(&s.spec, err);
     if (r < 0) {
-        ctl_stream_close(&s);
-        return r;
-    }
-    if (fields_follow_pixels(dataset_get_fields(s.dataset)) &&
-        (r = views_check_followers(&s.spec.views, err)) < 0) {
         ctl_stream_close(&s);
         return r;
     }

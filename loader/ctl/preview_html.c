@@ -164,11 +164,11 @@ void preview_html_begin(FILE *page, const struct ctl_stream *stream, uint64_t ep
 static const uint8_t *value_of(const struct shown_image *image, uint32_t i)
 {
     const struct preview_sample *sample = image->sample;
-    const struct field_shape *shape = &dataset_get_fields(sample->stream->dataset)->shape[i];
-    size_t before = shape->mask ? image->before : image->number;
+    const struct field_shape shape = render_field_shape(&sample->stream->spec, i);
+    size_t before = shape.mask ? image->before : image->number;
 
-    assert(shape->mask || field_is_of_image(shape));
-    return sample->target->field[i] + before * shape->room;
+    assert(shape.mask || field_is_of_image(&shape));
+    return sample->target->field[i] + before * shape.room;
 }
 
 static int put_picture(FILE *page, const struct shown_image *image)
@@ -319,19 +319,19 @@ static void put_drawing(FILE *page, const struct shown_image *image)
     bool begun = false;
 
     for (uint32_t i = 0; i < fields->count; i++) {
-        const struct field_shape *shape = &fields->shape[i];
+        const struct field_shape shape = render_field_shape(&image->sample->stream->spec, i);
 
-        if (!field_is_of_image(shape))
+        if (!field_is_of_image(&shape))
             continue;
         if (!begun)
             fprintf(page, "<svg viewBox=\"0 0 %u %u\" style=\"font-size: %.2fpx\">\n",
                     image->pipeline->width, image->pipeline->height,
                     (double)TEXT_SIDE / image->scale);
         begun = true;
-        if (shape->type == PLENUM_FIELD_BOXES)
+        if (shape.type == PLENUM_FIELD_BOXES)
             put_boxes(page, image, value_of(image, i));
         else
-            put_points(page, image, shape, value_of(image, i));
+            put_points(page, image, &shape, value_of(image, i));
     }
     if (begun)
         fputs("</svg>\n", page);

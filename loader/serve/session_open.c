@@ -115,14 +115,15 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
 static int check_fields(const struct session *s, struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(s->dataset);
-    int r = fields_follow_pixels(fields) ? views_check_followers(&s->spec.views, err) : 0;
+    struct field_shape shape[FIELDS_MAX];
+    int r = views_check_fields(&s->spec.views, fields, err);
 
     if (r == 0)
-        r = views_check_boxes(&s->spec.views, fields, err);
+        r = views_shape_fields(&s->spec.views, fields, fields->shape, shape, err);
     if (r < 0)
         return r;
     if (s->open.num_fields == fields->count &&
-        memcmp(s->open.field, fields->shape, fields->count * sizeof(fields->shape[0])) == 0)
+        memcmp(s->open.field, shape, fields->count * sizeof(shape[0])) == 0)
         return 0;
     return error_set(err, -ESTALE, "%s: its fields are not the ones that the client expects",
                      dataset_get_name(s->dataset));

@@ -245,6 +245,10 @@ static void launcher_seeds(void)
                                 .nodes = (char *)"0",
                                 .loader_cpus = (char *)"",
                                 .loader_key = (char *)"0a1b",
+                                .place_instances = 2,
+                                .place = (char *)"a-0",
+                                .place_job = (char *)"job",
+                                .place_key = (char *)"0c1d",
                                 .argv = argv};
     struct control_keep keep = {.address = (char *)"0.0.0.0:0", .key = (char *)"0a1b"};
     const struct control_started started = {.pid = 1, .cpus = (char *)"0", .nodes = (char *)""};

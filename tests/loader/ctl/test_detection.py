@@ -216,6 +216,36 @@ class DetectionTest(unittest.TestCase):
             self.assertEqual(list(self.problems(f"coco:{self.path('turned/x.json')}")),
                              [("annotations", "0.png")] * wrong, size)
 
+    def test_packed(self):
+        """packed detection data sets have the same boxes, and their pictures are not shrunk"""
+        write_yolo(self.made, self.path("kept/yolo"))
+        write_voc(self.made, self.path("kept/voc"))
+        write(os.path.join(self.path("kept/voc/Annotations"), self.made.names[1].replace(".png", ".xml")), "<a/>")
+        for name, data, source in (("coco", self.path("coco"), "objects"), ("coco", self.path("coco"), "crowds"),
+                                   ("yolo", self.path("kept/yolo"), "objects"),
+                                   ("voc", self.path("kept/voc"), "difficult")):
+            ids = ",image_id:image_id:int64" if name == "coco" else ""
+            folder = self.path(f"packed/{name}-{source}")
+            os.makedirs(os.path.dirname(folder), exist_ok=True)
+            code, _, err = self.ctl("pack", f"{name}:{data}", folder, "--samples-per-archive", "5")
+            self.assertEqual((code, err), (0, ""))
+            hashes = [self.ctl("hash", data, "--seed", "3", "--epochs", "2", "--fields", fields, "--pipeline", CROPS)
+                      for data, fields in ((f"{name}:{data}", f"x:{source}:boxes{ids}"),
+                                           (f"tar:{folder}", f"x:json.{source}:boxes{ids.replace(':', ':json.', 1)}"))]
+            self.assertEqual([code for code, _, _ in hashes], [0, 0], hashes)
+            self.assertEqual(hashes[0][1], hashes[1][1], name)
+            code, _, err = self.ctl("pack", f"{name}:{data}", self.path("packed/small"), "--longest", "20")
+            self.assertEqual(code, 1)
+            self.assertIn("--longest and --shortest would shrink the pictures of", err)
+            self.assertFalse(os.path.exists(self.path("packed/small")))
+
+    def test_other_fields(self):
+        """pack names the fields that it leaves out"""
+        data = self.list_of("captions.csv", "coco/train2017", lambda n: [])
+        code, _, err = self.ctl("pack", data, self.path("captions"))
+        self.assertEqual((code, err), (0, "plenumctl pack: only images and labels are packed, not the fields that "
+                                       "samples also have: 'objects', 'image_id'\n"))
+
     def test_yolo(self):
         """label files have the same hash as a list with the same boxes, and verify names each fault"""
         folder = self.path("yolo")
