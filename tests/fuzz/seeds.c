@@ -136,7 +136,7 @@ static void text_seeds(void)
         "a:json:boxes:0.25,b:json.c:boxes",
         "k:json:keypoints:coco,l:json.c:keypoints:1-2 3-4",
         "train",
-        "scale_jitter(64x32, 0.1:2, fill=1:2:3, interpolation=bicubic) flip(0.5) hsv(0.015, 0.7, 0.4)",
+        "scale_jitter(64x32, 0.1:2, fill=1:2:3, interpolation=bicubic) hsv(0.015, 0.7, 0.4)",
         "zoom_out(1:4, fill=9, p=0.5) letterbox(64)",
         "zoom_out(1:4) iou_crop(scale=0.3:1, ratio=1/2:2, boxes=objects) resize(30x20)",
         "eval",
