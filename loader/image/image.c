@@ -354,6 +354,7 @@ static int begin_view(struct lane *l, struct image_view *view, const struct imag
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
 
+    l->tables.boxes = view->boxes;
     crop_locate(pipeline, &view->draw, scene->width, scene->height, &l->tables, &l->crop);
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
