@@ -348,7 +348,16 @@ void ctl_stream_close(struct ctl_stream *stream)
 
 static uint64_t bytes_of_field(const struct ctl_stream *s, const struct field_shape *shape)
 {
-    return field_sample_bytes(shape, s->spec.views.images, views_pixels(&s->spec.views));
+    const struct views *views = &s->spec.views;
+    uint64_t bytes = 0;
+
+    if (!shape->mask && !field_is_of_image(shape))
+        return shape->room;
+    for (uint32_t i = 0; i < views->count; i++)
+        bytes += views->view[i].count *
+                 field_image_bytes(shape, (uint64_t)views->view[i].pipeline.width *
+                                              views->view[i].pipeline.height);
+    return bytes;
 }
 
 uint64_t ctl_field_bytes(const struct ctl_stream *stream)

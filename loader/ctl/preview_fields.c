@@ -43,18 +43,37 @@ static uint32_t colour_of(uint64_t number)
     return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);
 }
 
+static void tint(uint8_t *pixel, uint32_t colour)
+{
+    for (unsigned c = 0; c < 3; c++)
+        pixel[c] = (uint8_t)((pixel[c] + (colour >> (8 * (2 - c)) & 0xff) + 1) / 2);
+}
+
 void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item)
 {
     size_t count = (size_t)image->width * image->height;
 
     assert(item == 1 || item == 2);
     for (size_t i = 0; i < count; i++) {
-        uint8_t *p = image->pixels + i * 3;
         uint32_t number = item == 1 ? mask[i] : mask[i * 2] | (uint32_t)mask[i * 2 + 1] << 8;
-        uint32_t colour = colour_of(number);
 
-        for (unsigned c = 0; c < 3 && number > 0; c++)
-            p[c] = (uint8_t)((p[c] + (colour >> (8 * (2 - c)) & 0xff) + 1) / 2);
+        if (number > 0)
+            tint(image->pixels + i * 3, colour_of(number));
+    }
+}
+
+void preview_instances(const struct canvas *image, const uint8_t *instances)
+{
+    size_t count = (size_t)image->width * image->height;
+    const uint8_t *bits = instances + sizeof(struct plenum_instances);
+    struct plenum_instances head;
+
+    memcpy(&head, instances, sizeof(head));
+    for (uint64_t i = 1; i <= head.count; i++, bits += field_bits_bytes(count)) {
+        bits += sizeof(struct plenum_instance);
+        for (size_t k = 0; k < count; k++)
+            if (bits[k / 8] >> k % 8 & 1)
+                tint(image->pixels + k * 3, colour_of(i));
     }
 }
 

@@ -59,8 +59,8 @@ static double follow(const struct moves *moves, struct span *x, struct span *y)
     return seen >= smallest_area ? seen / whole : 0;
 }
 
-static bool show(const struct plenum_box *box, const struct image_view *view,
-                 const struct moves *moves, uint32_t visible, struct plenum_box *ret)
+bool boxes_show_one(const struct plenum_box *box, const struct image_view *view,
+                    const struct moves *moves, uint32_t visible, struct plenum_box *ret)
 {
     const struct image_shown *shown = &view->shown;
     const double height = view->pipeline->height;
@@ -105,7 +105,7 @@ void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_view *v
         struct plenum_box box, seen;
 
         memcpy(&box, boxes + i * sizeof(box), sizeof(box));
-        if (show(&box, view, &moves, visible, &seen))
+        if (boxes_show_one(&box, view, &moves, visible, &seen))
             memcpy(to + head.count++ * sizeof(seen), &seen, sizeof(seen));
     }
     memcpy(dst, &head, sizeof(head));

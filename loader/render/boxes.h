@@ -3,11 +3,14 @@
 #ifndef LOADER_RENDER_BOXES_H
 #define LOADER_RENDER_BOXES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>
 
 #include "loader/image/image.h"
+
+struct moves;
 
 /**
  * Transform boxes from a picture to an image of it: crop, flips and other operations that move
@@ -22,5 +25,10 @@
  */
 void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_view *view,
                 uint32_t visible, uint32_t most, uint8_t *dst);
+
+/** Transform one box, with the operations that moves_draw() has drawn for the image. Returns false
+ * if it is dropped. */
+bool boxes_show_one(const struct plenum_box *box, const struct image_view *view,
+                    const struct moves *moves, uint32_t visible, struct plenum_box *ret);
 
 #endif

@@ -26,6 +26,7 @@
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/mix.h"
 #include "loader/render/boxes.h"
+#include "loader/render/instance_masks.h"
 #include "loader/render/keypoints.h"
 #include "loader/render/slices.h"
 
@@ -50,6 +51,7 @@ void render_scratch_fini(struct render_scratch *scratch)
     render_files_trim(&scratch->files, 0);
     free(scratch->pair);
     dataset_buffer_fini(&scratch->hint);
+    scratch_free(&scratch->masks);
     *scratch = (struct render_scratch){0};
 }
 
@@ -174,14 +176,51 @@ static void list_targets(const struct render_job *job, const struct image_view *
         bool first = k % images == 0;
         const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
 
-        ret[k] = first ? job->dst[k / images].field[i]
-                       : ret[k - 1] +
-                             field_sample_bytes(shape, 1, (uint64_t)before->width * before->height);
+        ret[k] =
+            first ? job->dst[k / images].field[i]
+                  : ret[k - 1] + field_image_bytes(shape, (uint64_t)before->width * before->height);
     }
 }
 
-/* Write the masks, boxes and key points among the fields of a sample into each position's target,
- * cropped and moved like its images. */
+/* A field that follows the pixels of a sample's images. */
+struct render_follower {
+    const struct field_spec *spec;
+    const struct field_shape *shape;
+    struct image_file value;       /* as stored */
+    uint8_t *to[VIEWS_IMAGES_MAX]; /* the room of each image */
+};
+
+/* Write such a field into its rooms, cropped and moved like each image. */
+static int put_follower(const struct render_job *job, const struct image_view *views,
+                        uint32_t count, const struct render_follower *f, struct plenum_error *err)
+{
+    const uint32_t len = (uint32_t)f->value.len;
+    const struct instance_outlines outlines = {f->value.bytes, len, f->spec->visible,
+                                               f->shape->shape[0]};
+    struct render_scratch *scratch = job->scratch;
+    struct image_view masks[VIEWS_IMAGES_MAX];
+    int r = 0;
+
+    for (uint32_t k = 0; k < count && r == 0; k++) {
+        masks[k] = views[k];
+        masks[k].dst = f->to[k];
+        if (f->shape->type == PLENUM_FIELD_BOXES)
+            boxes_show(f->value.bytes, len / sizeof(struct plenum_box), &views[k], f->spec->visible,
+                       field_boxes_most(f->shape->room), f->to[k]);
+        else if (f->shape->type == PLENUM_FIELD_KEYPOINTS)
+            keypoints_show(f->value.bytes, len, &views[k], f->spec, f->shape, f->to[k]);
+        else if (f->shape->type == PLENUM_FIELD_INSTANCES)
+            r = instance_masks_show(&outlines, scratch->decoder, &views[k], &scratch->masks,
+                                    f->to[k], err);
+    }
+    scratch_trim(&scratch->masks, PAIR_KEPT);
+    return f->shape->mask
+               ? image_render_masks(scratch->decoder, masks, count, f->shape->room, &f->value, err)
+               : r;
+}
+
+/* Write the masks, boxes, key points and instances among the fields of a sample into each
+ * position's target. */
 static int put_followers(const struct render_job *job, const struct image_view *views,
                          uint32_t count, struct plenum_error *err)
 {
@@ -190,41 +229,28 @@ static int put_followers(const struct render_job *job, const struct image_view *
     const struct dataset_buffer *record = &job->files->fields;
     const uint32_t *lengths = (const void *)record->bytes;
     const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
-    struct image_view masks[VIEWS_IMAGES_MAX];
-    uint8_t *to[VIEWS_IMAGES_MAX];
     char name[400];
 
     for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
         const struct field_shape *shape = &fields->shape[i];
+        struct render_follower f = {&fields->spec[i], shape, {bytes, lengths[i]}, {NULL}};
         int r;
 
         if (!shape->mask && !field_is_of_image(shape))
             continue;
-        list_targets(job, views, count, i, to);
-        for (uint32_t k = 0; k < count; k++) {
-            masks[k] = views[k];
-            masks[k].dst = to[k];
-            if (shape->type == PLENUM_FIELD_BOXES)
-                boxes_show(bytes, lengths[i] / sizeof(struct plenum_box), &views[k],
-                           fields->spec[i].visible, field_boxes_most(shape->room), to[k]);
-            else if (shape->type == PLENUM_FIELD_KEYPOINTS)
-                keypoints_show(bytes, lengths[i], &views[k], &fields->spec[i], shape, to[k]);
-        }
-        if (!shape->mask)
-            continue;
-        r = image_render_masks(job->scratch->decoder, masks, count, shape->room,
-                               &(struct image_file){bytes, lengths[i]}, err);
+        list_targets(job, views, count, i, f.to);
+        r = put_follower(job, views, count, &f, err);
         if (r < 0)
             return error_prefix(err, r, "%s: field '%s' ('%s')",
                                 dataset_get_sample_name(dataset,
                                                         render_candidate(job->spec, job->try), name,
                                                         sizeof(name)),
-                                fields->spec[i].name, fields->spec[i].source);
+                                f.spec->name, f.spec->source);
     }
     return 0;
 }
 
-/* Render a file's images, and crop and move their masks, boxes and key points in the same way.
+/* Render a file's images, and crop and move what follows their pixels in the same way.
  * Also keeps a hint that the decoder found. */
 static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
                   struct plenum_error *err)
@@ -355,8 +381,9 @@ uint64_t render_working_bytes(const struct render_spec *spec)
 {
     uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
 
-    if (spec->masks) /* three planes of each image, as image_render_masks() creates them */
-        bytes += 3 * longest_run(spec) * views_pixels(&spec->views);
+    if (spec->masks) /* three planes of each image, as image_render_masks() creates them, and the
+                        scratch memory of instance_masks_show() */
+        bytes += (3 + 6) * longest_run(spec) * views_pixels(&spec->views);
     for (uint32_t i = 0; i < spec->views.count; i++)
         bytes += longest_run(spec) * spec->views.view[i].count *
                  augment_most_bytes(&spec->views.view[i].pipeline);

@@ -91,9 +91,12 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 check_PROGRAMS += %D%/render/moved
 %C%_render_moved_CFLAGS = $(AM_CFLAGS)
 %C%_render_moved_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
-dist_check_SCRIPTS += %D%/render/test_moves.py
+check_PROGRAMS += %D%/render/drawn
+%C%_render_drawn_CFLAGS = $(AM_CFLAGS)
+%C%_render_drawn_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+dist_check_SCRIPTS += %D%/render/test_drawn.py %D%/render/test_moves.py
 if PYTHON_FOUND
-TESTS += %D%/render/test_moves.py
+TESTS += %D%/render/test_drawn.py %D%/render/test_moves.py
 endif
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
