@@ -30,7 +30,7 @@
 
 static const uint8_t index_magic[8] = {'P', 'L', 'E', 'N', 'U', 'M', 'I', 'X'};
 
-enum { INDEX_VERSION = 7 };
+enum { INDEX_VERSION = 8 };
 
 _Static_assert(sizeof(struct index_sample) == 32, "a sample's entry has no holes");
 

@@ -236,6 +236,86 @@ class InstancesTest(unittest.TestCase):
         self.assertEqual(sum(hashes) % 2**64, ctl_hash(fields, VIEWS))
         self.assertGreater(self.shown, 2000)
 
+    def write_coco(self, name, change=None):
+        """Write a data set of COCO whose annotations are in random order, with spaces, and some without boxes."""
+        os.makedirs(path_of(name), exist_ok=True)
+        annotations = []
+        for n in range(COUNT):
+            with open(path_of(f"{name}/{n:03d}.png"), "wb") as f:
+                f.write(png(np.zeros(size_of(n), np.uint8)))
+            height, width = size_of(n)
+            made = coco(n, 2)[1:] + [{"segmentation": {"size": [height, width], "counts": [
+                0, height * width]}, "bbox": [0, 0, width, height], "category_id": 7, "id": 100000 + n, "iscrowd": 1}]
+            annotations += [{**one, "image_id": n} for one in made]
+        if change:
+            change(annotations)
+        np.random.default_rng(3).shuffle(annotations)
+        with open(path_of(f"{name}/all.json"), "w", encoding="utf-8") as f:
+            json.dump({"annotations": annotations, "categories": [{"id": i, "name": f"c{i}"} for i in range(90)],
+                       "images": [{"id": n, "file_name": f"{n:03d}.png"} for n in range(COUNT)]}, f, indent=1)
+        return f"coco:{path_of(name)}/all.json"
+
+    def test_coco(self):
+        """a file of COCO's has the same masks as the JSON of its objects; crowds are in a field of their own"""
+        data = self.write_coco("coco")
+        fields = ["o:objects:instances", "b:objects:boxes", "crowds:crowds:instances"]
+        self.shown = crowds = 0
+        with pyplenum.Stream(data, "rrc(16x12) flip(0.5)", fields=fields, micro_batch=4, steps=2, epochs=2, seed=5,
+                             dtype="uint8") as s:
+            for batch in s:
+                found, boxes = batch["o"], batch["b"]
+                for at, n in zip(np.ndindex(batch.samples.shape), batch.samples.reshape(-1).tolist()):
+                    geometry = (batch.boxes[at].astype(float), int(batch.flips[at]), batch.sizes[at])
+                    self.check_image(n, (found.masks(*at), found.classes[at], found.ids[at]),
+                                     type(boxes)(*(a[at] for a in boxes)), geometry, 16, 12)
+                    self.assertLessEqual(set(boxes.ids[at][:int(boxes.counts[at])].tolist()),
+                                         {i for *_, i in objects(n)})
+                    crowd = batch["crowds"].masks(*at)
+                    self.assertEqual((crowd.shape, int(crowd.sum()), int(batch["crowds"].ids[at][0])),
+                                     ((1, 16, 12), 16 * 12, 100000 + n))
+                    crowds += 1
+        self.assertGreater(min(crowds, self.shown), COUNT)
+
+    def test_coco_changed(self):
+        """an outline that changes after it was indexed is an error, even if the file's size and time do not"""
+        data = self.write_coco("changed")
+        path = data.split(":")[1]
+        options = {"fields": ["o:objects:instances"], "micro_batch": 1, "epochs": 1, "dtype": "uint8"}
+        with pyplenum.Stream(data, "rrc(8)", **options) as s:
+            next(s)
+            with open(path, "r+", encoding="utf-8") as f:
+                text = f.read()
+                f.seek(0)
+                f.write("".join(c if c not in "123" or text[k - 1] not in " ." else str(int(c) + 1)
+                                for k, c in enumerate(text)))
+            os.utime(path, ns=(os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns))
+            with self.assertRaisesRegex(pyplenum.PlenumError, "all.json has changed since the data set was indexed"):
+                for _ in s:
+                    pass
+
+    def test_coco_damaged(self):
+        """plenumctl verify names the picture and the annotation of an invalid outline"""
+        def change(annotations):
+            for one in annotations:
+                if one["id"] == 902:
+                    one.update(segmentation=[[1, 2, 3, 4, 5]], bbox=[1, 1, 5, 5])
+                if one["id"] == 1401:
+                    one.update(segmentation={"size": [9, 9], "counts": [81]}, bbox=[1, 1, 5, 5])
+                if one["id"] == 1900:
+                    one.update(segmentation=[[1, 2, 3, 4, 500, 5]], bbox=[1, 1, 5, 5])
+                if one["id"] == 3100:
+                    one.update(segmentation=[[0.1, 0.2, 0.5, 0.7, 0.3, 0.9]], bbox=[1, 1, 5, 5])
+
+        data = self.write_coco("damaged", change)
+        done = subprocess.run([CTL, "verify", "--no-list", data, "--fields", "o:objects:instances"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        for n, why in ((9, "the object with the id 902: its polygon 0 has 5 numbers"),
+                       (14, "the mask of the object with the id 1401 has 9 x 9 pixels, but its image has"),
+                       (19, "the outline of the object with the id 1900 has the point 500, 5, outside its picture"),
+                       (31, "a polygon of the object with the id 3100 lies in its picture's first pixel")):
+            self.assertRegex(done.stdout + done.stderr, f"{n:03d}.png.*'o' .'objects'.*{why}")
+
     def test_torch(self):
         """a Loader returns tensors of the valid samples, and masks as torchvision's detectors take them"""
         torch = tap.find("torch") and __import__("torch")
