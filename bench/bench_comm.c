@@ -3,8 +3,10 @@
  *
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *     mpirun -n 2 bench/comm --serve      (for bench/peers/collectives)
+ *     plenumrun --host a,b --collectives tcp bench/comm --serve      (for bench/peers/between_hosts)
  *
- * With --serve, plenum uses shared memory, as it does under plenumrun. Instance 0 reads lines from
+ * With --serve, plenum uses shared memory, as it does under plenumrun; or, if plenumrun has started
+ * the program, the carrier that plenumrun has chosen. Instance 0 reads lines from
  * standard input: a command, the size of each instance's buffer in bytes, and the number of
  * repetitions. It prints the seconds that one repetition took in the slowest instance. While the
  * instances wait for a line, they sleep. The commands are
@@ -310,7 +312,8 @@ static int serve_world(int size)
 {
     struct plenum_error err;
 
-    use_memory(size);
+    if (!getenv("PLENUM_NUM_INSTANCES"))
+        use_memory(size);
     if (plenum_job_open(&job, &err) < 0 || plenum_barrier(job, &err) < 0)
         die("job", err.text);
     serve(size);

@@ -5,12 +5,13 @@ images.
 
     bench/columns.py FOLDER [--rounds N] [--copies N] [--pipeline TEXT] [--json]
 
-FOLDER is a data set of class folders. Writes N copies of it (4) below TMPDIR: as tar archives of 1,000 samples, and,
-each also compressed by zstd, as a Parquet file like those of `datasets` and as MDS shards. Each round runs `plenumctl
-hash` (one thread that reads and renders an epoch in shuffled order) over each form, in random order, with a warm page
-cache. Images per second are per second of CPU time, user and system. If `datasets` and Pillow are installed, they read
-the same Parquet file in two rows, by random access and as a stream with a shuffle buffer of 100, in one process without
-a DataLoader: a random resized crop to 224 by Pillow, flip, array. "Pillow alone" does the same with files in memory.
+FOLDER is a data set of class folders. Writes N copies of it (4) below TMPDIR: as tar archives of 1,000 samples, as a
+Parquet file like those of `datasets`, and as MDS shards; the last two also compressed by zstd. Each round runs
+`plenumctl hash` (one thread that reads and renders an epoch in shuffled order) over each form, in random order, with a
+warm page cache. Images per second are per second of CPU time, user and system. If `datasets` and Pillow are installed,
+two rows show how they read the same Parquet file, by random access and as a stream with a shuffle buffer of 100. They
+run in one process without a DataLoader: Pillow makes a random resized crop of 224 pixels, which is flipped and becomes
+an array. "Pillow alone" does the same with files in memory.
 
 PLENUM_BUILD names the build folder (default: build/work)."""
 

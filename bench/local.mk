@@ -72,4 +72,4 @@ bench_programs += %D%/comm
 %C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
 %C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
 endif
-EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/columns.py %D%/count.c %D%/device %D%/hostile %D%/instructions %D%/normalise_torch.py %D%/peers/collectives %D%/peers/compare %D%/peers/elastic %D%/peers/forms.py %D%/peers/peers.py %D%/peers/recipes.py %D%/peers/sampling %D%/python_iteration.py %D%/reshape.py %D%/startup %D%/stores.py %D%/sweep
+EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/columns.py %D%/count.c %D%/device %D%/hostile %D%/instructions %D%/normalise_torch.py %D%/peers/boxes.py %D%/peers/collectives %D%/peers/compare %D%/peers/detection.py %D%/peers/elastic %D%/peers/forms.py %D%/peers/peers.py %D%/peers/recipes.py %D%/peers/sharing.py %D%/peers/sampling %D%/python_iteration.py %D%/reshape.py %D%/startup %D%/stores.py %D%/sweep %D%/peers/between_hosts

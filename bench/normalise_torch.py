@@ -4,10 +4,10 @@
 
     PLENUM_LIBRARY=.libs/libplenum.so.1 PYTHONPATH=../python python3 bench/normalise_torch.py
 
-Both convert int8 NHWC batches to floats, in turn, in rounds. torch uses the usual expression, (x.float() + 128)
-.sub_(mean).div_(std) of a permuted batch, with .contiguous() for planes and .to() for halves, into new memory; ours
-uses an `out` that was written to before ("out"), or creates a new array like torch ("new"). Prints the median, minimum
-and maximum of the rounds' ratios of the process's CPU time.
+In each round, both convert the same int8 NHWC batches to floats, one after the other. torch uses the usual expression,
+(x.float() + 128).sub_(mean).div_(std) of a permuted batch, with .contiguous() for planes and .to() for halves, into new
+memory. normalise() writes to an array that was written to before ("out"), or creates a new one like torch ("new").
+Prints the median, minimum and maximum of the rounds' ratios of the process's CPU time.
 """
 
 import json

@@ -28,6 +28,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/net/address.c %D%/net/address.h \
 	%D%/net/frame.c %D%/net/frame.h \
 	%D%/net/hostlist.c %D%/net/hostlist.h \
+	%D%/net/port_reserve.c %D%/net/port_reserve.h \
 	%D%/net/refuser.c %D%/net/refuser.h \
 	%D%/net/ring.c %D%/net/ring.h \
 	%D%/net/status.c %D%/net/status.h \
@@ -56,6 +57,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline/pipeline_policy.c \
 	%D%/pipeline/pipeline_priv.h \
 	%D%/pipeline/pipeline_text.c \
+	%D%/pipeline/pipeline_zoom.c \
 	%D%/pipeline/streamhash.c %D%/pipeline/streamhash.h \
 	%D%/pipeline/views.c %D%/pipeline/views.h \
 	%D%/util/cgroup.c %D%/util/cgroup.h \

@@ -24,6 +24,7 @@ PICTURES = (
     "saturation(2.5:2.5)",
     "hue(0.25:0.25)",
     "color_jitter(0.5, 0.5, 0.5, 0.3)",
+    "hsv(0.1, 0.7, 0.4)",
     "sharpness(3:3)",
     "blur(23, 2:2)",
     "grayscale(1)",

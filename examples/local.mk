@@ -25,8 +25,8 @@ noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
 
 # Installed for users to start from.
 exampledir = $(docdir)/examples
-dist_example_DATA = %D%/balance.py %D%/clip.py %D%/collectives.c %D%/feed.c %D%/hello.c %D%/hello.py %D%/names.py %D%/numpy_feed.py %D%/poll.c \
-	%D%/resume.py %D%/segment.py %D%/simclr.py %D%/sum.py %D%/train.c %D%/train.py
+dist_example_DATA = %D%/balance.py %D%/clip.py %D%/collectives.c %D%/detect.py %D%/feed.c %D%/hello.c %D%/hello.py %D%/names.py %D%/numpy_feed.py %D%/poll.c \
+	%D%/resume.py %D%/segment.py %D%/shapes.py %D%/simclr.py %D%/sum.py %D%/train.c %D%/train.py
 containersdir = $(exampledir)/containers
 dist_containers_DATA = %D%/containers/Containerfile.loader %D%/containers/Containerfile.training
 kubernetesdir = $(exampledir)/kubernetes

@@ -22,6 +22,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/host/sweep.c %D%/host/sweep.h \
 	%D%/job/advance.c %D%/job/advance.h \
 	%D%/job/agree.c %D%/job/agree.h \
+	%D%/job/between_hosts.c %D%/job/between_hosts.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
 	%D%/job/departures.c %D%/job/departures.h \
 	%D%/job/elastic.c %D%/job/elastic.h \

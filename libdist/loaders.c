@@ -286,15 +286,10 @@ static int take_slots(struct loader *l, const struct wire_open *open, struct slo
 static int take_fields(struct loader *l, const struct wire_fields *m, struct plenum_error *err)
 {
     struct plenum_stream *s = l->stream;
+    struct field_shape shape[FIELDS_MAX];
+    int r;
 
     assert(lock_is_held(&s->mu));
-    if (s->open.num_fields > 0) {
-        if (m->count == s->open.num_fields &&
-            memcmp(m->hash, s->fields_hash, sizeof(m->hash)) == 0 &&
-            memcmp(m->field, s->open.field, m->count * sizeof(m->field[0])) == 0)
-            return 0;
-        return error_set(err, -ESTALE, "the fields of %s are different there", s->open.dataset);
-    }
     if (m->count != s->fields.count)
         return error_set(err, -EPROTO, "%u fields were requested, but %u were announced",
                          s->fields.count, m->count);
@@ -304,8 +299,17 @@ static int take_fields(struct loader *l, const struct wire_fields *m, struct ple
                              "field '%s' was announced with a different kind from the one "
                              "requested",
                              s->fields.spec[i].name);
+    r = views_shape_fields(&s->views, &s->fields, m->field, shape, err);
+    if (r < 0)
+        return r;
+    if (s->open.num_fields > 0)
+        return memcmp(m->hash, s->fields_hash, sizeof(m->hash)) == 0 &&
+                       memcmp(shape, s->open.field, m->count * sizeof(shape[0])) == 0
+                   ? 0
+                   : error_set(err, -ESTALE, "the fields of %s are different there",
+                               s->open.dataset);
     s->open.num_fields = m->count;
-    memcpy(s->open.field, m->field, m->count * sizeof(m->field[0]));
+    memcpy(s->open.field, shape, m->count * sizeof(shape[0]));
     memcpy(s->fields_hash, m->hash, sizeof(s->fields_hash));
     if (wire_slot_init(&s->open, &s->layout) < 0) {
         s->open.num_fields = 0;

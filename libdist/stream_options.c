@@ -220,7 +220,7 @@ static int set_fields(struct plenum_stream *s, const struct wanted *w, struct pl
     if (r < 0)
         return r;
     memcpy(s->open.fields, s->fields.text, sizeof(s->open.fields));
-    return fields_follow_pixels(&s->fields) ? views_check_followers(&s->views, err) : 0;
+    return views_check_fields(&s->views, &s->fields, err);
 }
 
 static int set_numbers(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)

@@ -32,6 +32,7 @@ BUILD = os.environ.get("PEER_BUILD", "")  # Plenum's build folder
 SOURCE = os.environ.get("PEER_SOURCE", "")  # Plenum's sources
 THREADS = int(os.environ.get("PEER_THREADS", "1"))
 RECIPE = os.environ.get("PEER_RECIPE", "")  # a name from recipes.py; empty: crop and flip
+OBJECTS = os.environ.get("PEER_OBJECTS", "")  # COCO's JSON of the photographs' objects, for recipes with boxes
 
 
 def files():
@@ -55,9 +56,9 @@ def random_box(width, height):
     return 0, 0, width, height
 
 
-def torchvision_transforms():
-    """Return torchvision's transforms. They use only Python and Pillow, so its compiled operators, which may not match
-    the installed torch, are not registered."""
+def import_torchvision():
+    """Import the parts of torchvision that use only Python and Pillow. Its compiled operators, which may not match the
+    installed torch, are not registered."""
     import torch
 
     register = torch.library.register_fake
@@ -68,10 +69,16 @@ def torchvision_transforms():
         return register(name, *args, **kwargs)
 
     torch.library.register_fake = lenient
-    from torchvision import transforms
+    import torchvision  # noqa: F401
 
     torch.library.register_fake = register
     torch.set_num_threads(1)
+
+
+def torchvision_transforms():
+    import_torchvision()
+    from torchvision import transforms
+
     if RECIPE:
         return recipes.torchvision(RECIPE)
     return transforms.Compose([transforms.RandomResizedCrop(SIDE, SCALE, RATIO), transforms.RandomHorizontalFlip(),
@@ -111,7 +118,10 @@ def plenum(prepared=None):
             with open("/proc/net/unix") as listening:
                 if address[5:] in listening.read():
                     break
-        stream = pyplenum.Stream(dataset, recipes.TEXTS.get(RECIPE, "train"), micro_batch=BATCH, loader=address)
+        if OBJECTS:
+            dataset = f"coco,images={IMAGES}:{OBJECTS}"
+        stream = pyplenum.Stream(dataset, {**recipes.TEXTS, **recipes.BOXES}.get(RECIPE, "train"), micro_batch=BATCH,
+                                 loader=address, fields=["objects:objects:boxes"] if OBJECTS else [])
         yield from passes(iter(stream), len(files()), lambda batch: BATCH)
     finally:
         loader.terminate()
@@ -340,6 +350,10 @@ def main():
     # Libraries print to standard output, where our answers are written: redirect them to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    if OBJECTS:
+        import detection
+
+        PEERS.update(detection.PEERS)
     peer = PEERS[sys.argv[1]]()
     for _ in sys.stdin:
         done = next(peer)

@@ -12,7 +12,14 @@ TEXTS = {  # the same as bench/render's rows
               "blur(23, 0.1:2, p=0.5) solarize(128, p=0.2)",
     "jitter": "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)",
 }
-SIDES = {"torchvision": 176}
+BOXES = {  # with boxes, on which peers.py has other peers: detection.py
+    "boxes": "letterbox(640, fill=114) flip(0.5)",
+    "boxes-crop": "rrc(512, scale=0.3:1) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)",
+    "maskrcnn": "letterbox(800) flip(0.5)",
+    "yolo-no-mosaic": "letterbox(640, fill=114) affine(0, translate=0.1:0.1, scale=0.5:1.5, interpolation=bilinear, "
+                      "fill=114) color_jitter(0.4, 0, 0.7, 0.015) flip(0.5)",
+}
+SIDES = {"torchvision": 176, "boxes": 640, "boxes-crop": 512, "maskrcnn": 800, "yolo-no-mosaic": 640}
 PREPARED = {  # photographs reduced in advance: longest side in pixels, percentage kept as raw pixels (else JPEG)
     "jpeg-400": (400, 0),
     "half-raw-500": (500, 50),  # FFCV's own recipe for ImageNet
@@ -54,6 +61,52 @@ def torchvision(recipe):
     last = [v2.RandomErasing(0.1, value=[124, 116, 104])] if recipe == "torchvision" else []
     return v2.Compose([v2.RandomResizedCrop(SIDES.get(recipe, 224)), v2.RandomHorizontalFlip(), *middle,
                        v2.PILToTensor(), *last])
+
+
+def torchvision_boxes(recipe):
+    """Return torchvision's transforms v2 on Pillow's images and their boxes."""
+    from torchvision.transforms import v2
+
+    side, fill = SIDES[recipe], 0 if recipe == "maskrcnn" else 114
+    resize = v2.Resize(None, max_size=side)
+
+    def letterbox(image, target):
+        image, target = resize(image, target)
+        left, top = (side - image.width) // 2, (side - image.height) // 2
+        around = [left, top, side - image.width - left, side - image.height - top]
+        return v2.functional.pad(image, around, fill), {**target, "boxes": v2.functional.pad(target["boxes"], around)}
+
+    first = [letterbox]
+    if recipe == "boxes-crop":
+        first = [v2.RandomResizedCrop(side, scale=(0.3, 1)), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)]
+    elif recipe == "yolo-no-mosaic":
+        first += [v2.RandomAffine(0, (0.1, 0.1), (0.5, 1.5), interpolation=v2.InterpolationMode.BILINEAR, fill=fill),
+                  v2.ColorJitter(0.4, 0, 0.7, 0.015)]
+    return v2.Compose([*first, v2.RandomHorizontalFlip(), v2.ClampBoundingBoxes(), v2.SanitizeBoundingBoxes(),
+                       v2.PILToTensor()])
+
+
+def albumentations_boxes(recipe):
+    import albumentations as a
+
+    side, fill = SIDES[recipe], 0 if recipe == "maskrcnn" else 114
+    first = [a.LongestMaxSize(side), a.PadIfNeeded(side, side, border_mode=0, fill=fill)]
+    if recipe == "boxes-crop":
+        first = [a.RandomResizedCrop(size=(side, side), scale=(0.3, 1)),
+                 a.ColorJitter((0.6, 1.4), (0.6, 1.4), (0.6, 1.4), (-0.1, 0.1), p=1)]
+    elif recipe == "yolo-no-mosaic":
+        first += [a.Affine(scale=(0.5, 1.5), translate_percent=(-0.1, 0.1), fill=fill, p=1),
+                  a.ColorJitter((0.6, 1.4), (1, 1), (0.3, 1.7), (-0.015, 0.015), p=1)]
+    return a.Compose([*first, a.HorizontalFlip(p=0.5)],
+                     bbox_params=a.BboxParams(format="pascal_voc", label_fields=["labels"], clip=True))
+
+
+def ultralytics(recipe):
+    """Return the settings of YOLO's own chain without mosaic; its defaults, or letterbox and flip only."""
+    if recipe not in ("boxes", "yolo-no-mosaic"):
+        cannot("ultralytics", recipe)
+    still = {"translate": 0.0, "scale": 0.0, "hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0} if recipe == "boxes" else {}
+    return {"mosaic": 0.0, **still}
 
 
 def albumentations(recipe):

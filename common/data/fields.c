@@ -343,6 +343,18 @@ void field_shape_grow(struct field_shape *shape, const struct field_shape *by)
         shape->room = by->room > shape->room ? by->room : shape->room;
 }
 
+void field_shape_repeat(struct field_shape *shape, uint32_t pictures)
+{
+    if (shape->type == PLENUM_FIELD_BOXES)
+        shape->room = (uint32_t)field_boxes_bytes((size_t)field_boxes_most(shape->room) * pictures);
+    if (shape->type != PLENUM_FIELD_KEYPOINTS && shape->type != PLENUM_FIELD_INSTANCES)
+        return;
+    shape->shape[0] *= pictures;
+    shape->room = shape->type == PLENUM_FIELD_INSTANCES
+                      ? (uint32_t)field_instances_bytes(shape->shape[0])
+                      : (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
+}
+
 static bool keypoints_are_valid(const struct field_shape *shape)
 {
     const size_t most = FIELD_BYTES_MAX / sizeof(struct plenum_pose);

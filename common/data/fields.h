@@ -104,7 +104,7 @@ bool field_names_member(const struct field_spec *spec);
 size_t field_extension_len(const struct field_spec *spec);
 
 /** Returns whether any field follows the pixels, as masks, boxes, key points and instances do.
- * views_check_followers() checks whether a pipeline allows this. */
+ * views_check_fields() checks whether a pipeline allows this. */
 bool fields_follow_pixels(const struct fields *fields);
 
 /** Returns whether the fields include boxes or members of JSON, which loaders older than
@@ -140,6 +140,9 @@ static inline bool field_grows(const struct field_shape *shape)
 
 /** Make room for the values of another shape of the same type. */
 void field_shape_grow(struct field_shape *shape, const struct field_shape *by);
+
+/** Make room for the objects of this many pictures, if each image has its own value. */
+void field_shape_repeat(struct field_shape *shape, uint32_t pictures);
 
 /** Returns the next non-blank line of text, without its line end: `*len` bytes, with `*at` advanced
  *  past it; NULL if there are no more. */

@@ -56,8 +56,8 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
                 named);
         return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
     }
-    /* Look beside the library before the program, because a system Python knows nothing about the
-     * Plenum of a virtual environment, but may have another one beside it. */
+    /* Look beside the library first, and only then beside the program: if that is a system Python,
+     * Plenum is in a virtual environment, and a different Plenum may be beside the Python. */
     len = module_own_folder(self, sizeof(self), &library);
     if (library && find_in(self, len, ret, size))
         return 0;

@@ -28,12 +28,16 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/job/meeting_priv.h"
 #include "common/net/address.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+
+/* How long a server may take to be created. */
+static const uint64_t patience_ns = 20 * NS_PER_SEC;
 
 void meeting_destroy(struct meeting *meeting)
 {
@@ -76,7 +80,22 @@ static int dial(const char *text, struct plenum_error *err)
         (void)refuse(err, text, strerror(-r));
     if (r < 0)
         io_close(&fd);
-    return r < 0 ? -ENOTSUP : fd;
+    return r == -ECONNREFUSED ? r : r < 0 ? -ENOTSUP : fd;
+}
+
+/* Dial a server that another process may not have created yet. */
+static int dial_patiently(const struct meeting_member *self, uint64_t deadline_ns,
+                          struct plenum_error *err)
+{
+    const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+    uint64_t end = time_now_ns() + (self->patient ? patience_ns : 0);
+    int r;
+
+    if (deadline_ns)
+        end = min_u64(end, deadline_ns);
+    while ((r = dial(self->address, err)) == -ECONNREFUSED && time_now_ns() < end)
+        (void)nanosleep(&pause, NULL);
+    return r == -ECONNREFUSED ? -ENOTSUP : r;
 }
 
 static int await(int fd, short events, uint64_t deadline_ns)
@@ -188,7 +207,7 @@ int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct
         .version = MEETING_LAYOUT, .instances = instances, .index = index};
     struct meeting_answer answer = {.pid = 0};
     struct meeting *m;
-    int fd = dial(self->address, err), memory, r;
+    int fd = dial_patiently(self, deadline_ns, err), memory, r;
 
     if (fd < 0)
         return fd;
@@ -196,6 +215,9 @@ int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct
     (void)snprintf(question.job, sizeof(question.job), "%s", self->job);
     memory = ask(fd, &question, deadline_ns, &answer);
     (void)close(fd);
+    if (self->secret)
+        memcpy(self->secret, answer.secret, sizeof(answer.secret));
+    explicit_bzero(answer.secret, sizeof(answer.secret));
     if (memory < 0)
         return explain(&answer, memory, self->address, index, err);
     r = check(memory, instances, self->address, err);
@@ -215,6 +237,7 @@ int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct
     m->first = m->round = m->base = atomic_load(&m->shared->slots[index].came);
     m->turn = m->shared->slots[index].turn;
     atomic_store(&m->shared->slots[index].culprit, 0); /* an earlier program's */
+    atomic_store(&m->shared->slots[index].gave_up, 0);
     meeting_wait_publish(&m->shared->slots[index]);
     *ret = m;
     return 0;

@@ -14,16 +14,22 @@
 /** Address of the job's server for its programs: "unix:@NAME", a socket of the launcher. */
 #define MEETING_VARIABLE "PLENUM_COLLECTIVES"
 
+/** Set if the job has several hosts that use memory and TCP: the number of instances of each host,
+ * in rank order, and the addresses of those with our local index, as in
+ * "2=tcp:10.1.0.1:4000;3=tcp:10.1.0.2:4000". */
+#define MEETING_HOSTS_VARIABLE "PLENUM_COLLECTIVES_HOSTS"
+
 /** Variable that says how instances wait for each other: "spin", "yield" or "sleep". If it is not
  * set, that depends on the number of cores. */
 #define MEETING_WAIT_VARIABLE "PLENUM_COLLECTIVES_WAIT"
 
 enum {
     MEETING_ADDRESS_MAX = 96,
-    MEETING_SAID_BYTES = 256, /* at most, in a call of meeting_meet() */
+    MEETING_SAID_BYTES = 256, /* maximum bytes in a call of meeting_meet() */
     MEETING_ROOMS = 8,        /* per instance; pages are allocated when written */
     MEETING_ROOM_BYTES = 256 << 10,
     MEETING_CPUS = 1024,
+    MEETING_SECRET_BYTES = 32,
 };
 
 /** A program's membership. Opaque. */
@@ -32,6 +38,9 @@ struct meeting;
 struct meeting_server;
 
 /* ---- the launcher ---- */
+
+/** Write the address of the server with this name. */
+void meeting_server_address(const char *name, char ret[MEETING_ADDRESS_MAX]);
 
 /**
  * Let programs join, for as long as meeting_server_dispatch() is called. The memory is created when
@@ -44,6 +53,10 @@ struct meeting_server;
 int meeting_server_create(const char *name, const char *job, uint32_t instances,
                           struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
                           struct plenum_error *err);
+
+/** Give the programs that join this secret of the job, too. */
+void meeting_server_set_secret(struct meeting_server *server,
+                               const unsigned char secret[MEETING_SECRET_BYTES]);
 
 /** Returns a descriptor that becomes readable when meeting_server_dispatch() has work to do; -1 if
  *  `server` is NULL. Borrowed. */
@@ -76,6 +89,8 @@ struct meeting_member {
     const char *address; /* the value of MEETING_VARIABLE */
     const char *job;
     uint32_t instances, index;
+    bool patient;          /* the server may not have been created yet */
+    unsigned char *secret; /* [MEETING_SECRET_BYTES], for the job's secret; or NULL */
 };
 
 /**
@@ -98,6 +113,21 @@ void meeting_leave(struct meeting *meeting);
 void meeting_destroy(struct meeting *meeting);
 
 /**
+ * Also end waits if something outside of this memory fails: `look` is called from time to time
+ * while this process waits, and returns true after it has set `*who`. The wait then returns
+ * -ECANCELED with that number.
+ */
+void meeting_set_look(struct meeting *meeting, bool (*look)(uint32_t *who));
+
+/** Announce that this process enters no further rounds, because of `who`. The others' waits for it
+ * return -ECANCELED with that number. */
+void meeting_give_up(struct meeting *meeting, uint32_t who);
+
+/** Check, without waiting, whether a wait in the present collective would fail. Returns 0, -EPIPE
+ * or -ECANCELED. */
+int meeting_check(const struct meeting *meeting, uint32_t *who);
+
+/**
  * Enter the next round, and wait until all instances have entered it. Writes of an instance before
  * it entered are then visible to all.
  *
@@ -105,7 +135,7 @@ void meeting_destroy(struct meeting *meeting);
  * @param who          written on the errors below
  *
  * -ETIMEDOUT; -EPIPE: the program of instance `who` has ended before entering; -EPROTO: instance
- * `who` belongs to another run of the program.
+ * `who` belongs to another run of the program; -ECANCELED: see meeting_give_up().
  */
 int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who);
 

@@ -13,7 +13,7 @@
 #include "common/util/util.h"
 
 /* Version of the layout and the messages. */
-enum { MEETING_LAYOUT = 4, MEETING_UNIT_BYTES = 4096, MEETING_JOB_MAX = 64, MEETING_LINE = 64 };
+enum { MEETING_LAYOUT = 5, MEETING_UNIT_BYTES = 4096, MEETING_JOB_MAX = 64, MEETING_LINE = 64 };
 
 static const char meeting_magic[8] = {'p', 'l', 'n', 'm', 'm', 'e', 'e', 't'};
 
@@ -29,6 +29,7 @@ struct meeting_slot {
     _Alignas(MEETING_LINE) _Atomic uint64_t came; /* number of rounds entered; a futex */
     _Atomic uint32_t sleepers;                    /* instances that sleep until `came` changes */
     _Atomic uint32_t culprit; /* 1 + the instance whose end this one has noticed; 0: none */
+    _Atomic uint32_t gave_up; /* 1 + the number given to meeting_give_up(); 0: it was not called */
     _Alignas(MEETING_LINE) _Atomic uint32_t ended; /* the instance's program has ended */
     _Atomic uint32_t present;                      /* a process has joined and not ended */
     uint64_t turn;                                 /* number of calls of meeting_meet() */
@@ -51,6 +52,7 @@ struct meeting {
     uint64_t base, last;   /* of the collective: the round before its first, and its last */
     uint64_t awaited;      /* the round that was last waited for */
     uint64_t turn;
+    bool (*look)(uint32_t *who);    /* meeting_set_look(); or NULL */
     size_t reserved[MEETING_ROOMS]; /* bytes of our rooms that have memory */
     /* How to wait (meeting_wait.c). */
     uint64_t awake_ns; /* before sleeping; 0: sleep at once */
@@ -70,9 +72,10 @@ enum meeting_refusal { MEETING_OTHER_USER, MEETING_OTHER_JOB, MEETING_TAKEN, MEE
 struct meeting_answer {
     char magic[8];
     uint32_t version;
-    uint32_t refusal; /* enum meeting_refusal, if there is no memory */
-    uint32_t pid;     /* MEETING_TAKEN: the process that has joined */
-    int32_t error;    /* MEETING_NO_MEMORY: errno */
+    uint32_t refusal;                           /* enum meeting_refusal, if there is no memory */
+    uint32_t pid;                               /* MEETING_TAKEN: the process that has joined */
+    int32_t error;                              /* MEETING_NO_MEMORY: errno */
+    unsigned char secret[MEETING_SECRET_BYTES]; /* with the memory; zeros: there is none */
 };
 
 static inline size_t meeting_slots_bytes(uint32_t instances)

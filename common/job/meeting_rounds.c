@@ -68,6 +68,21 @@ static bool is_gone(const struct meeting *m, uint32_t instance)
            (atomic_load(&slot->came) > m->first && !atomic_load(&slot->present));
 }
 
+/* Find an instance that has given up before it entered the last round. */
+static bool find_given_up(const struct meeting *m, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < m->instances; i++) {
+        uint32_t why = atomic_load(&m->shared->slots[i].gave_up);
+
+        if (why == 0 || i == m->index || meeting_has(&m->shared->slots[i], m->last) ||
+            !meeting_has(&m->shared->slots[i], m->first + 1)) /* an earlier program's */
+            continue;
+        *ret = why - 1;
+        return true;
+    }
+    return false;
+}
+
 /* Find an instance that ended before it entered the last round; one that has entered it is not
  * needed any more. */
 static bool find_gone(const struct meeting *m, uint32_t *ret)
@@ -85,6 +100,32 @@ static bool find_gone(const struct meeting *m, uint32_t *ret)
         return true;
     }
     return false;
+}
+
+int meeting_check(const struct meeting *meeting, uint32_t *who)
+{
+    if (find_given_up(meeting, who))
+        return -ECANCELED;
+    return find_gone(meeting, who) ? -EPIPE : 0;
+}
+
+/* Like meeting_check(), including what happens elsewhere. */
+static int check(const struct meeting *m, uint32_t *who)
+{
+    int r = meeting_check(m, who);
+
+    return r == 0 && m->look && m->look(who) ? -ECANCELED : r;
+}
+
+void meeting_set_look(struct meeting *meeting, bool (*look)(uint32_t *who))
+{
+    meeting->look = look;
+}
+
+void meeting_give_up(struct meeting *meeting, uint32_t who)
+{
+    atomic_store(&meeting->shared->slots[meeting->index].gave_up, who + 1);
+    meeting_wake(meeting->shared, meeting->instances);
 }
 
 /* Sleep until the instance enters a round, for a limited time. */
@@ -108,11 +149,13 @@ static int sleep_until(const struct meeting *m, struct meeting_slot *slot, uint6
 
     for (;;) {
         uint64_t now = time_now_ns();
+        int r;
 
         if (meeting_has(slot, m->awaited))
             return 0;
-        if (look && find_gone(m, who))
-            return -EPIPE;
+        r = look ? check(m, who) : 0;
+        if (r < 0)
+            return r;
         if (deadline_ns && now >= deadline_ns)
             return -ETIMEDOUT;
         sleep_once(slot, m->awaited,

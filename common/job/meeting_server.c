@@ -51,6 +51,7 @@ struct watched {
 
 struct meeting_server {
     char job[MEETING_JOB_MAX];
+    unsigned char secret[MEETING_SECRET_BYTES];
     uint32_t instances;
     int socket, epoll_fd, memory;  /* memory -1: not requested yet */
     struct meeting_shared *shared; /* mapping of the memory, or NULL */
@@ -84,6 +85,11 @@ static int bind_socket(const char *text, struct plenum_error *err)
     return error_set(err, r, "cannot listen at %s for collectives: %s", text, strerror(-r));
 }
 
+void meeting_server_address(const char *name, char ret[MEETING_ADDRESS_MAX])
+{
+    (void)snprintf(ret, MEETING_ADDRESS_MAX, "unix:@plenumrun-%s-collectives", name);
+}
+
 int meeting_server_create(const char *name, const char *job, uint32_t instances,
                           struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
                           struct plenum_error *err)
@@ -98,7 +104,7 @@ int meeting_server_create(const char *name, const char *job, uint32_t instances,
     for (uint32_t i = 0; i < instances; i++)
         server->watched[i] = (struct watched){.pidfd = -1};
     (void)snprintf(server->job, sizeof(server->job), "%s", job);
-    (void)snprintf(address, MEETING_ADDRESS_MAX, "unix:@plenumrun-%s-collectives", name);
+    meeting_server_address(name, address);
     server->socket = bind_socket(address, err);
     if (server->socket < 0) {
         r = server->socket;
@@ -116,6 +122,12 @@ int meeting_server_create(const char *name, const char *job, uint32_t instances,
 fail:
     meeting_server_destroy(server);
     return r;
+}
+
+void meeting_server_set_secret(struct meeting_server *server,
+                               const unsigned char secret[MEETING_SECRET_BYTES])
+{
+    memcpy(server->secret, secret, MEETING_SECRET_BYTES);
 }
 
 int meeting_server_get_fd(const struct meeting_server *server)
@@ -146,6 +158,7 @@ void meeting_server_destroy(struct meeting_server *server)
     io_close(&server->memory);
     io_close(&server->epoll_fd);
     io_close(&server->socket);
+    explicit_bzero(server->secret, sizeof(server->secret));
     free(server);
 }
 
@@ -322,8 +335,10 @@ static void answer(const struct meeting_server *server, const struct sockaddr_un
         .msg_name = (void *)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
 
     assert(!with_memory || server->memory >= 0);
-    if (with_memory)
+    if (with_memory) {
         io_attach_descriptor(&msg, &control, server->memory);
+        memcpy(a->secret, server->secret, sizeof(a->secret));
+    }
     (void)sendmsg(server->socket, &msg,
                   MSG_NOSIGNAL | MSG_DONTWAIT); /* one answer fits into the receiver's queue */
 }

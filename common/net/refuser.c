@@ -13,8 +13,8 @@
 
 enum {
     CLIENTS_MAX = 64, /* connections at the same time */
-    LIMIT_MS = 5000,  /* for a client's part of the handshake, and to hang up */
-    READS = 16,       /* from one client, before others get their turn */
+    LIMIT_MS = 5000,  /* time for a client's part of the handshake, and to hang up */
+    READS = 16,       /* number of reads from one client before others get their turn */
     EVENTS = 16,
 };
 

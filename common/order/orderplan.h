@@ -112,10 +112,10 @@ int orderplan_parse(const char *text, const char *folder, struct orderplan **ret
 void orderplan_free(struct orderplan *plan);
 
 /**
- * Change a plan by `lines` that begin with "at", "ramp" or "weights". Those of the first two kinds
- * replace all changes from the first of their positions on, and `ret_from` is that position, or
- * UINT64_MAX if there are no such lines; it is also set if the new plan is refused. Those of the
- * third kind replace the weights of their set's samples from the first of its passes on. For
+ * Change a plan by `lines` that begin with "at", "ramp" or "weights". Lines with "at" and "ramp"
+ * replace all changes from the first of their positions on. `ret_from` is that position, or
+ * UINT64_MAX if there are no such lines; it is also set if the new plan is refused. Lines with
+ * "weights" replace the weights of their set's samples from the first of their passes on. For
  * `folder` and errors, see orderplan_parse().
  */
 int orderplan_amend(const struct orderplan *plan, const char *lines, const char *folder,

@@ -35,6 +35,8 @@ enum draw_purpose {
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,
     DRAW_MIXUP = 19,      /* mixup, cutmix: draw 0 decides; then attempts for the share */
+    DRAW_SCALE = 26,      /* scale_jitter: words: scale, place */
+    DRAW_ZOOM = 27,       /* zoom_out: words: whether, side, left, top */
     DRAW_SAMPLE_SET = 32, /* plenumctl make-sample */
     DRAW_SET_SEED = 40,   /* the seed of a set of a mixture: words 0 and 1 */
     DRAW_PHASE = 41,      /* the shift of a phase: word 0 */

@@ -75,7 +75,8 @@ static int refuse_foreign(struct parser *p)
 }
 
 /* Words that begin a pipeline, except presets. */
-static const char *const crops[] = {"rrc", "resize", "letterbox", "pad", "view", "none"};
+static const char *const crops[] = {"rrc",          "resize",   "letterbox", "pad",
+                                    "scale_jitter", "zoom_out", "view",      "none"};
 
 static void try_crops(struct str_nearest *near)
 {
@@ -226,6 +227,7 @@ static const char *const presets[][2] = {
                     "color_jitter(0.4, 0.4, 0.2, 0.1, p=0.8) grayscale(0.2) blur(9, 0.1:2)"},
     {"mae", "rrc(224, scale=0.2:1, interpolation=bicubic) flip(0.5)"},
     {"cifar", "pad(4, reflect) random_crop(32) flip(0.5)"},
+    {"maskrcnn", "scale_jitter(1024, fill=123:117:104) flip(0.5)"},
 };
 
 /* Reject words that look like the start of a pipeline but are not. */
@@ -266,7 +268,8 @@ void parser_head(struct parser *p, bool *exif, bool *junk)
 
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
 {
-    struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}, .mix.p = {0, 1}};
+    struct pipeline made = {
+        .version = PIPELINE_V1, .flip = {0, 1}, .mix.p = {0, 1}, .zoom.p = {0, 1}};
     struct parser p = {.text = text, .at = text, .stage = text, .err = err};
     int r;
 

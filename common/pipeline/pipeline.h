@@ -15,6 +15,7 @@ enum {
     PIPELINE_KERNEL_MAX = 99, /* width of a blur's kernel */
     PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
     PIPELINE_ALPHA_MAX = 10,  /* the largest alpha of mixup and cutmix */
+    PIPELINE_ZOOM_MAX = 16,   /* largest side of zoom_out's canvas, in sides of the image */
     PIPELINE_TEXT_MAX = 2048, /* bytes of a canonical text with its NUL */
 };
 
@@ -45,12 +46,14 @@ static inline bool rational_happens(struct rational p, uint32_t word)
 
 /** The part of an image that a sample shows: docs/pixels.md, 3. */
 enum pipeline_crop {
-    PIPELINE_RRC,         /* rrc(HxW, scale=a:b, ratio=a:b): torchvision's RandomResizedCrop */
-    PIPELINE_CENTER,      /* resize(...) center_crop(HxW): the middle of the resized image */
-    PIPELINE_RANDOM_CROP, /* [resize(...)] [pad(...)] random_crop(HxW) */
-    PIPELINE_STRETCH,     /* resize(HxW): the whole image, regardless of its proportions */
-    PIPELINE_LETTERBOX,   /* letterbox(HxW, fill=g): the whole image with padding */
-    PIPELINE_NO_IMAGE,    /* none: no pixels and no file; the size is 0 x 0 */
+    PIPELINE_RRC,          /* rrc(HxW, scale=a:b, ratio=a:b): torchvision's RandomResizedCrop */
+    PIPELINE_CENTER,       /* resize(...) center_crop(HxW): the middle of the resized image */
+    PIPELINE_RANDOM_CROP,  /* [resize(...)] [pad(...)] random_crop(HxW) */
+    PIPELINE_STRETCH,      /* resize(HxW): the whole image, regardless of its proportions */
+    PIPELINE_LETTERBOX,    /* letterbox(HxW, fill=g): the whole image with padding */
+    PIPELINE_SCALE_JITTER, /* scale_jitter(HxW, a:b, fill=g): at a random scale, cropped or padded */
+    PIPELINE_NO_IMAGE,     /* none: no pixels and no file; the size is 0 x 0 */
+    PIPELINE_CROPS,        /* number of kinds */
 };
 
 /** How padding is filled. The modes are named as in torchvision. */
@@ -60,6 +63,12 @@ enum pipeline_pad {
     PIPELINE_REFLECT,   /* the mirror image, without its outermost pixel */
     PIPELINE_SYMMETRIC, /* the mirror image, with its outermost pixel */
     PIPELINE_PADS,
+};
+
+/** A larger canvas, of which the image covers a random part: torchvision's RandomZoomOut. */
+struct pipeline_zoom {
+    struct rational p;         /* num 0: never */
+    struct rational low, high; /* sides of the canvas, in sides of the image */
 };
 
 /** How an image is resized: docs/pixels.md, 5. */
@@ -86,6 +95,7 @@ enum pipeline_arguments {
     PIPELINE_FACTORS,   /* (low:high, p=): factors */
     PIPELINE_HUES,      /* (low:high, p=): turns */
     PIPELINE_JITTER,    /* (brightness, contrast, saturation, hue, p=), spreads or ranges: jitter */
+    PIPELINE_GAINS,     /* (hue, saturation, value, p=), spreads or ranges: gains */
     PIPELINE_KERNEL,    /* (size, low:high, p=): blur */
     PIPELINE_NUMBER,    /* (number, p=): number */
     PIPELINE_SQUARE,    /* (number, p=): number, the side */
@@ -107,6 +117,7 @@ enum pipeline_op_kind {
     PIPELINE_CONTRAST,
     PIPELINE_SATURATION,
     PIPELINE_HUE,
+    PIPELINE_HSV,
     PIPELINE_SHARPNESS,
     PIPELINE_BLUR,
     PIPELINE_GRAYSCALE,
@@ -204,6 +215,10 @@ struct pipeline_op {
             struct pipeline_turns hue;       /* both 0: none */
         } jitter;
         struct {
+            struct pipeline_turns hue;
+            struct pipeline_factors part[2]; /* saturation, value */
+        } gains;
+        struct {
             uint32_t size; /* the kernel's size */
             struct pipeline_factors sigma;
         } blur;
@@ -253,7 +268,9 @@ struct pipeline {
     uint32_t resize_width, resize_height;
     uint32_t pad; /* PIPELINE_RANDOM_CROP: pixels on each side */
     enum pipeline_pad pad_mode;
-    uint32_t fill; /* the level of constant padding */
+    uint8_t fill[3];           /* the colour of constant padding, and around a smaller image */
+    struct pipeline_zoom zoom; /* PIPELINE_STRETCH, PIPELINE_LETTERBOX */
+    struct rational jitter[2]; /* PIPELINE_SCALE_JITTER: the smallest and largest scale */
     enum pipeline_filter filter;
     struct rational flip; /* probability of a left-right flip, before all other operations */
     uint32_t ops_count;

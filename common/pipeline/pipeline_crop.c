@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline_crop.c - the part of the image that a sample shows: the stages before the operations.
  *
- *     rrc(HxW) | letterbox(HxW) | [resize(S) | resize(HxW)] [pad(N)] [center_crop | random_crop]
+ *     rrc(HxW) | scale_jitter(HxW) | [zoom_out] letterbox(HxW) | [zoom_out] resize(HxW) |
+ *     [resize(S) | resize(HxW)] [pad(N)] [center_crop | random_crop]
  *
  * Not every combination of the last ones is allowed, because all images must get the same shape. */
 #include "config.h"
@@ -28,7 +29,7 @@ static bool is_pair(const struct parser *p)
         return false;
     for (at++; isspace((unsigned char)*at);)
         at++;
-    return isdigit((unsigned char)*at);
+    return isdigit((unsigned char)*at) && at[strspn(at, "0123456789./ ")] != ':'; /* a range */
 }
 
 static int parse_pixels(struct parser *p, uint32_t *ret)
@@ -114,23 +115,6 @@ static int parse_filter(struct parser *p, const char *takes, enum pipeline_filte
                            "(bilinear or bicubic, chosen for each sample)");
 }
 
-/* Parse "fill=LEVEL". Returns 0, -ENOENT if it is another word, or -EINVAL. */
-static int parse_fill(struct parser *p, uint32_t *ret)
-{
-    struct rational value;
-    int r;
-
-    if (!parser_key(p, "fill"))
-        return -ENOENT;
-    r = parser_rational(p, &value);
-    if (r < 0)
-        return r;
-    if (value.den != 1 || value.num > 255)
-        return parser_error(p, "fill must be a level from 0 to 255");
-    *ret = value.num;
-    return 0;
-}
-
 static int parse_rrc(struct parser *p, struct pipeline *ret)
 {
     static const char takes[] =
@@ -155,24 +139,56 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
     return parser_check_shape(p, &ret->shape);
 }
 
-static int parse_letterbox(struct parser *p, struct pipeline *ret)
+static int parse_letterbox(struct parser *p, bool zooms, struct pipeline *ret)
 {
     static const char takes[] =
-        "letterbox takes a size, fill=LEVEL (0 to 255) and interpolation=NAME";
+        "letterbox takes a size, fill=LEVEL (0 to 255) or R:G:B, and interpolation=NAME";
+    uint8_t zoomed[3];
     int r;
 
+    memcpy(zoomed, ret->fill, sizeof(zoomed));
     ret->crop = PIPELINE_LETTERBOX;
     if (!parser_char(p, '('))
         return parser_error(p, "letterbox needs a size, as in letterbox(640)");
     r = parse_size(p, &ret->height, &ret->width);
     while (r == 0 && parser_char(p, ',')) {
-        r = parse_fill(p, &ret->fill);
+        r = parser_fill(p, ret->fill);
         if (r == -ENOENT)
             r = parse_filter(p, takes, &ret->filter);
     }
-    if (r < 0)
-        return r;
-    return parser_close(p, takes);
+    if (r == 0 && zooms && memcmp(zoomed, ret->fill, sizeof(zoomed)) != 0)
+        r = parser_error(p, "zoom_out and letterbox must have the same fill");
+    return r < 0 ? r : parser_close(p, takes);
+}
+
+/* Parse scale_jitter(S, low:high). */
+static int parse_jitter(struct parser *p, struct pipeline *ret)
+{
+    static const char takes[] = "scale_jitter takes a size, a range of scales (0.1:2), fill=LEVEL "
+                                "(0 to 255) or R:G:B, and interpolation=NAME";
+    const struct rational least = {1, 100}, most = {100, 1};
+    int r;
+
+    ret->crop = PIPELINE_SCALE_JITTER;
+    ret->jitter[0] = (struct rational){1, 10};
+    ret->jitter[1] = (struct rational){2, 1};
+    if (!parser_char(p, '('))
+        return parser_error(p, "scale_jitter needs a size, as in scale_jitter(1024)");
+    r = parse_size(p, &ret->height, &ret->width);
+    for (bool first = true; r == 0 && parser_char(p, ','); first = false) {
+        parser_skip_space(p);
+        if (first && !isalpha((unsigned char)*p->at)) {
+            r = parser_range(p, &ret->jitter[0], &ret->jitter[1]);
+            continue;
+        }
+        r = parser_fill(p, ret->fill);
+        if (r == -ENOENT)
+            r = parse_filter(p, takes, &ret->filter);
+    }
+    if (r == 0 && (rational_less(ret->jitter[0], least) || rational_less(most, ret->jitter[1]) ||
+                   rational_less(ret->jitter[1], ret->jitter[0])))
+        r = parser_error(p, "scale must be low:high with 1/100 <= low <= high <= 100");
+    return r < 0 ? r : parser_close(p, takes);
 }
 
 static int parse_resize(struct parser *p, struct pipeline *ret)
@@ -204,7 +220,7 @@ static int parse_pad_mode(struct parser *p, const char *takes, enum pipeline_pad
 static int parse_pad(struct parser *p, struct pipeline *ret)
 {
     static const char takes[] = "pad takes a number of pixels; constant, edge, reflect or "
-                                "symmetric; and, for constant, fill=LEVEL (0 to 255)";
+                                "symmetric; and, for constant, fill=LEVEL (0 to 255) or R:G:B";
     bool filled = false;
     int r;
 
@@ -212,7 +228,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
         return parser_error(p, "pad needs a number of pixels, as in pad(4)");
     r = parse_pixels(p, &ret->pad);
     while (r == 0 && parser_char(p, ',')) {
-        r = parse_fill(p, &ret->fill);
+        r = parser_fill(p, ret->fill);
         filled |= r == 0;
         if (r == -ENOENT)
             r = parse_pad_mode(p, takes, &ret->pad_mode);
@@ -280,15 +296,42 @@ static int parse_cut(struct parser *p, bool padded, struct pipeline *ret)
     return 0;
 }
 
+/* Parse the resize after zoom_out. */
+static int parse_zoomed(struct parser *p, struct pipeline *ret)
+{
+    static const char follows[] = "zoom_out must be followed by resize(HxW) or letterbox(S), so "
+                                  "that all images get the same shape";
+    int r = begin_stage(p, "resize") ? parse_resize(p, ret) : parser_error(p, follows);
+
+    if (r == 0 && ret->resize_width == 0)
+        r = parser_error(p, follows);
+    if (r == 0)
+        r = parse_cut(p, false, ret);
+    if (r == 0 && ret->crop != PIPELINE_STRETCH)
+        r = parser_error(p, "after zoom_out and resize(HxW), nothing can be cropped");
+    if (ret->zoom.p.num == 0) /* nothing is ever filled then */
+        memset(ret->fill, 0, sizeof(ret->fill));
+    return r;
+}
+
 int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
 {
-    bool resized, padded;
-    int r = 0;
+    bool resized, padded, zooms;
+    int r = pipeline_parse_zoom(p, ret);
 
-    if (parser_word(p, "rrc"))
+    if (r < 0)
+        return r;
+    zooms = ret->zoom.low.num > 0;
+    if (ret->zoom.p.num == 0)
+        ret->zoom = (struct pipeline_zoom){.p = {0, 1}};
+    if (!zooms && parser_word(p, "rrc"))
         return parse_rrc(p, ret);
+    if (!zooms && parser_word(p, "scale_jitter"))
+        return parse_jitter(p, ret);
     if (parser_word(p, "letterbox"))
-        return parse_letterbox(p, ret);
+        return parse_letterbox(p, zooms, ret);
+    if (zooms)
+        return parse_zoomed(p, ret);
     resized = parser_word(p, "resize");
     if (resized)
         r = parse_resize(p, ret);
@@ -309,12 +352,13 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
                          "center_crop must follow resize(S), as in resize(256) center_crop(224)");
     else
         r = parser_error(p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
-                                     "resize(HxW), letterbox(S), pad(N) random_crop(S), or be "
+                                     "resize(HxW), letterbox(S), scale_jitter(S), zoom_out(1:4), "
+                                     "pad(N) random_crop(S), or be "
                                      "train, eval, none or another preset of docs/pipelines.md"
                                    : "it is empty; try train or eval");
     if (r == 0 && resized && ret->pad == 0) { /* nothing is ever padded then */
         ret->pad_mode = PIPELINE_CONSTANT;
-        ret->fill = 0;
+        memset(ret->fill, 0, sizeof(ret->fill));
     }
     return r;
 }
@@ -345,23 +389,34 @@ static void write_pad(FILE *f, const struct pipeline *p)
 {
     (void)fprintf(f, " pad(%u,%s", p->pad, pad_names[p->pad_mode]);
     if (p->pad_mode == PIPELINE_CONSTANT)
-        (void)fprintf(f, ",fill=%u", p->fill);
+        pipeline_write_fill(f, p->fill);
     (void)fputc(')', f);
 }
 
 void pipeline_write_crop(FILE *f, const struct pipeline *p)
 {
+    static const char *const heads[PIPELINE_CROPS] = {
+        [PIPELINE_RRC] = "rrc",
+        [PIPELINE_LETTERBOX] = "letterbox",
+        [PIPELINE_SCALE_JITTER] = "scale_jitter",
+    };
+
     if (p->crop == PIPELINE_NO_IMAGE) {
         (void)fputs(" none", f);
         return;
     }
-    if (p->crop == PIPELINE_RRC || p->crop == PIPELINE_LETTERBOX) {
-        (void)fputs(p->crop == PIPELINE_RRC ? " rrc(" : " letterbox(", f);
+    pipeline_write_zoom(f, p);
+    if (heads[p->crop]) {
+        (void)fprintf(f, " %s(", heads[p->crop]);
         write_size(f, p->height, p->width);
+        if (p->crop == PIPELINE_SCALE_JITTER) {
+            (void)fputc(',', f);
+            rational_write_range(f, p->jitter[0], p->jitter[1]);
+        }
         if (p->crop == PIPELINE_RRC)
             pipeline_write_shape(f, &p->shape);
         else
-            (void)fprintf(f, ",fill=%u", p->fill);
+            pipeline_write_fill(f, p->fill);
         write_filter(f, p);
         return;
     }

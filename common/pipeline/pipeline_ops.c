@@ -33,6 +33,9 @@ static const struct {
     OP(SATURATION, "saturation", FACTORS,
        "saturation takes a range of factors, as in saturation(0.6:1.4), and p=PROBABILITY"),
     OP(HUE, "hue", HUES, "hue takes a range of turns, as in hue(-0.1:0.1), and p=PROBABILITY"),
+    OP(HSV, "hsv", GAINS,
+       "hsv takes gains of hue, saturation and value, each a spread (0.7) or a range (0.5:1.5; of "
+       "the hue, a range of turns), and p=PROBABILITY, as in hsv(0.015, 0.7, 0.4)"),
     OP(SHARPNESS, "sharpness", FACTORS,
        "sharpness takes a range of factors, as in sharpness(0:2), and p=PROBABILITY"),
     OP(BLUR, "blur", KERNEL,
@@ -204,6 +207,16 @@ static int parse_jitter(struct parser *p, struct pipeline_op *op)
     return r;
 }
 
+static int parse_gains(struct parser *p, struct pipeline_op *op)
+{
+    int r = turns_of(p, true, &op->gains.hue);
+
+    for (int i = 0; r == 0 && i < 2; i++)
+        r = parser_char(p, ',') ? factors_of(p, true, &op->gains.part[i])
+                                : parser_error(p, p->takes);
+    return r;
+}
+
 /* Parse a kernel's size and a range of sigma. */
 static int parse_kernel(struct parser *p, struct pipeline_op *op)
 {
@@ -291,6 +304,15 @@ static void write_jitter(FILE *f, const struct pipeline_op *op)
     }
 }
 
+static void write_gains(FILE *f, const struct pipeline_op *op)
+{
+    rational_signed_write_range(f, op->gains.hue.low, op->gains.hue.high);
+    for (int i = 0; i < 2; i++) {
+        (void)fputc(',', f);
+        rational_write_range(f, op->gains.part[i].low, op->gains.part[i].high);
+    }
+}
+
 static void write_kernel(FILE *f, const struct pipeline_op *op)
 {
     (void)fprintf(f, "%u,", op->blur.size);
@@ -335,6 +357,7 @@ static const struct {
     [PIPELINE_FACTORS] = {parse_factors, write_factors, false},
     [PIPELINE_HUES] = {parse_hues, write_hues, false},
     [PIPELINE_JITTER] = {parse_jitter, write_jitter, false},
+    [PIPELINE_GAINS] = {parse_gains, write_gains, false},
     [PIPELINE_KERNEL] = {parse_kernel, write_kernel, false},
     [PIPELINE_NUMBER] = {parse_number, write_number, false},
     [PIPELINE_SQUARE] = {parse_number, write_number, false},
@@ -381,6 +404,7 @@ void pipeline_try_name(struct str_nearest *near, const char *name)
 {
     static const char *const elsewhere[][2] = {
         {"resized_crop", "rrc"},
+        {"large_scale_jitter", "scale_jitter"},
         {"horizontal_flip", "flip"},
         {"vflip", "vertical_flip"},
         {"jitter", "color_jitter"},
@@ -389,6 +413,7 @@ void pipeline_try_name(struct str_nearest *near, const char *name)
         {"erasing", "erase"},
         {"rotation", "rotate"},
         {"trivial_augment", "trivial_augment_wide"},
+        {"hue_saturation_value", "hsv"},
     };
 
     str_nearest_try(near, name);

@@ -183,16 +183,28 @@ uint64_t views_pixels(const struct views *views)
     return pixels;
 }
 
-int views_check_followers(const struct views *views, struct plenum_error *err)
+/* Returns whether any field is a mask. */
+static bool have_masks(const struct fields *fields)
 {
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->spec[i].as == FIELD_AS_MASK)
+            return true;
+    return false;
+}
+
+int views_check_fields(const struct views *views, const struct fields *fields,
+                       struct plenum_error *err)
+{
+    if (!fields_follow_pixels(fields))
+        return 0;
     if (!views_have_images(views))
         return error_set(
             err, -EINVAL,
             "masks, boxes and key points are cropped with the images: the pipeline cannot be none");
-    if (views_mix(views))
-        return error_set(
-            err, -EINVAL,
-            "masks, boxes and key points cannot be used if samples are mixed (mixup, cutmix, mix)");
+    if (views_mix(views) && views->view[0].pipeline.mix.mixup.num > 0 && have_masks(fields))
+        return error_set(err, -EINVAL,
+                         "masks cannot be used with mixup, because each pixel then belongs to two "
+                         "pictures: use cutmix, or leave mixup out");
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
@@ -201,6 +213,30 @@ int views_check_followers(const struct views *views, struct plenum_error *err)
                 return error_set(err, -EINVAL,
                                  "masks, boxes and key points cannot be used with augmix, which "
                                  "blends copies of an image that are moved differently");
+    }
+    return 0;
+}
+
+uint32_t views_pictures(const struct views *views)
+{
+    return views_mix(views) ? 2 : 1;
+}
+
+int views_shape_fields(const struct views *views, const struct fields *fields,
+                       const struct field_shape *of, struct field_shape *ret,
+                       struct plenum_error *err)
+{
+    uint32_t pictures = views_pictures(views);
+
+    for (uint32_t i = 0; i < fields->count; i++) {
+        ret[i] = of[i];
+        field_shape_repeat(&ret[i], pictures);
+        if (!field_shape_is_valid(&ret[i]))
+            return error_set(err, -EINVAL,
+                             "field '%s': an image of this pipeline shows up to %u pictures, whose "
+                             "objects may need more than 1 MiB: leave out mixup and cutmix, or "
+                             "samples with very many objects",
+                             fields->spec[i].name, pictures);
     }
     return 0;
 }

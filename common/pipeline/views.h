@@ -11,6 +11,7 @@
 #include <plenum/error.h>
 #include <plenum/stream.h>
 
+#include "common/data/fields.h"
 #include "common/pipeline/pipeline.h"
 
 enum {
@@ -45,10 +46,27 @@ struct views {
  */
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
-/** Check that masks, boxes and key points can follow the pixels. Returns 0, or -EINVAL with a
- * message if there are no images, if samples are mixed, or with augmix, which shows a picture at
- * several places. */
-int views_check_followers(const struct views *views, struct plenum_error *err);
+/** Check that the fields that follow the pixels (masks, boxes and key points) can do so. Returns 0,
+ * or -EINVAL with a message: if there are no images; with augmix, which shows a picture at several
+ * places; and for masks if pictures are blended. */
+int views_check_fields(const struct views *views, const struct fields *fields,
+                       struct plenum_error *err);
+
+/** Returns the largest number of pictures that an image shows. */
+uint32_t views_pictures(const struct views *views);
+
+/**
+ * Compute the shapes of fields in a batch: boxes and key points have room for the objects of all
+ * pictures that an image shows.
+ *
+ * @param of   [fields->count]: the shapes of the fields of one picture.
+ * @param ret  [fields->count]
+ *
+ * Returns 0, or -EINVAL with a message if a field would be too large.
+ */
+int views_shape_fields(const struct views *views, const struct fields *fields,
+                       const struct field_shape *of, struct field_shape *ret,
+                       struct plenum_error *err);
 
 /** Returns whether any view has an operation that moves pixels other than by flips. */
 bool views_move(const struct views *views);

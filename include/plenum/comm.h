@@ -8,7 +8,8 @@
  * Collectives read and write the caller's memory directly, whatever its size. In a job of one
  * instance they return success at once. In a single-host job that plenumrun started, unless with
  * --starter mpirun, they use memory shared by the instances; PLENUM_COLLECTIVES in the environment
- * names the socket that hands it out. Otherwise they use MPI through libplenum-mpi.so, which is
+ * names the socket that hands it out. With plenumrun --collectives tcp, such memory is used on each
+ * of several hosts, and TCP between them. Otherwise they use MPI through libplenum-mpi.so, which is
  * loaded at the first call. A program that uses MPI itself must initialise it before that (with
  * MPI_THREAD_SERIALIZED, or MPI_THREAD_FUNNELED and calls from its main thread), and finalises it
  * itself. Otherwise plenum initialises MPI at the first collective and finalises it when the

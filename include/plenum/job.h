@@ -130,8 +130,8 @@ PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum
  * then does not learn of that signal.
  *
  * Cost: a few nanoseconds, to write the step to memory shared with plenumrun's process on this
- * host, and to read a word from it. It waits only while a stop is being agreed on, and only before
- * the step at which the program may have to stop: for a message to each host and back, at most for
+ * host, and to read a word from it. It waits only while the programs agree on a step to stop at,
+ * and only before that step. The wait takes as long as a message to each host and back, and at most
  * plenumrun's --stop-timeout.
  *
  * @param step  0 ... 2^62 - 1. The step that is about to begin.

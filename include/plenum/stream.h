@@ -741,11 +741,11 @@ PLENUM_API int plenum_stream_tag(struct plenum_stream *stream, uint64_t previous
                                  const struct plenum_cursor *at, uint64_t *ret);
 
 /**
- * Change the weights of the stream's plan, for weights that the program computes: those of sets,
- * from a position on that has not been shown yet, and those of a set's samples, from a pass on that
- * has not begun. They replace changes that the plan already has at or after the first of these
- * positions, or in the same set at or after the first of these passes. Prefetched batches are
- * dropped; leased ones stay valid.
+ * Change the weights of the stream's plan, for weights that the program computes. New weights of
+ * sets take effect at a position that has not been shown yet, new weights of a set's samples at a
+ * pass that has not begun. Changes that the plan already has from the first of these positions on
+ * are dropped, and so are changes for the samples of the same set from the first of these passes
+ * on. Prefetched batches are dropped, too; leased ones stay valid.
  *
  * Returns once a loader has opened the changed plan. If all loaders refuse it, the stream continues
  * with the old plan. All instances must make the same call between the same two batches. Cursors

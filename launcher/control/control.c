@@ -92,6 +92,7 @@ int control_put_hello(struct frame_buffer *b, const struct control_hello *m)
     frame_put_u32(b, m->local_index);
     frame_put_u32(b, m->pid);
     frame_put_u16(b, m->free_port);
+    frame_put_u16(b, m->place_port);
     frame_put_text(b, m->host);
     frame_put_text(b, m->loader);
     frame_put_text(b, m->loader_error);
@@ -108,6 +109,7 @@ int control_get_hello(struct frame_reader *r, struct control_hello *ret)
     ret->local_index = frame_get_u32(r);
     ret->pid = frame_get_u32(r);
     ret->free_port = frame_get_u16(r);
+    ret->place_port = frame_get_u16(r);
     frame_get_text(r, ret->host, sizeof(ret->host));
     frame_get_text(r, ret->loader, sizeof(ret->loader));
     frame_get_text(r, ret->loader_error, sizeof(ret->loader_error));
@@ -156,6 +158,10 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_text(b, m->nodes);
     frame_put_text(b, m->loader_cpus);
     frame_put_text(b, m->loader_key);
+    frame_put_u32(b, m->place_instances);
+    frame_put_text(b, m->place);
+    frame_put_text(b, m->place_job);
+    frame_put_text(b, m->place_key);
     frame_put_u32(b, (uint32_t)argc);
     for (size_t i = 0; i < argc; i++)
         frame_put_text(b, m->argv[i]);
@@ -277,6 +283,10 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     plan.nodes = dup_text(r);
     plan.loader_cpus = dup_text(r);
     plan.loader_key = dup_text(r);
+    plan.place_instances = frame_get_u32(r);
+    plan.place = dup_text(r);
+    plan.place_job = dup_text(r);
+    plan.place_key = dup_text(r);
     r->bad |= plan.memory >= NUMA_POLICIES || plan.umask > 0777;
     get_argv(r, &plan);
     get_environment(r, &plan.environment);
@@ -321,6 +331,9 @@ void control_keep_fini(struct control_keep *keep)
 void control_plan_fini(struct control_plan *plan)
 {
     free_secret(plan->loader_key);
+    free_secret(plan->place_key);
+    free(plan->place);
+    free(plan->place_job);
     free(plan->directory);
     free(plan->cpus);
     free(plan->nodes);

@@ -24,6 +24,7 @@
  *     HALTED (the step)                    ->       the program knows that it stops there
  *     PACE (steps, the host; pace_report.h) ->      with a beat
  *     HUNG (stacks)                        ->       the program makes no progress
+ *     SEEN (which one)                     ->       a program of the host has ended (meeting.h)
  *     EXITED (status, usage)               ->       at once, though output may still be pending
  *                                          <-       DEPARTED (of other instances)
  *     DRAINED (last lines)                 ->       all output is sent
@@ -95,6 +96,7 @@ enum control_type {
     CONTROL_HALTED,
     CONTROL_PACE,
     CONTROL_HUNG,
+    CONTROL_SEEN,
 };
 
 struct control_hello {
@@ -103,7 +105,8 @@ struct control_hello {
     char token[CONTROL_TOKEN_MAX];
     uint32_t instance, local_index;
     uint32_t pid;
-    uint16_t free_port; /* an unused TCP port of the host; only from instance 0 */
+    uint16_t free_port;  /* an unused TCP port of the host; only from instance 0 */
+    uint16_t place_port; /* reserved for its program's collectives; 0: none */
     char host[HOST_NAME_MAX_BYTES];
     char loader[CONTROL_ADDRESS_MAX];    /* address of the loader that the shim keeps, or "" */
     char loader_error[CONTROL_TEXT_MAX]; /* why it cannot keep the loader, or "" */
@@ -128,7 +131,11 @@ struct control_plan {
     char *directory, *cpus, *nodes;
     char *loader_cpus; /* CPUs for the host's loader; "": any */
     char *loader_key;  /* client key for loaders on other hosts (tls.h); "": none */
-    char **argv;       /* terminated by NULL */
+    /* Only for the first instance of each host, which provides the memory for collectives: */
+    uint32_t place_instances; /* of the host; 0: there is no such memory */
+    char *place, *place_job;  /* name of its server, and the job's id (common/job/meeting.h) */
+    char *place_key;          /* the job's key for its connections between hosts */
+    char **argv;              /* terminated by NULL */
     struct environ_list environment;
 };
 

@@ -23,6 +23,10 @@
 #define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
 #define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 
+/* "20500-20999": the program will listen on one of these ports, which the shim reserves; "0-0": on
+ * any. Only if programs of different hosts connect (--collectives tcp). */
+#define SHIM_ENV_PORTS "PLENUM_SHIM_PORTS"
+
 /* Soft limit on descriptors before plenumrun raised its own; "0": not known. Only where the shim
  * inherits plenumrun's limit. */
 #define SHIM_ENV_DESCRIPTORS "PLENUM_SHIM_DESCRIPTORS"

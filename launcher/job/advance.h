@@ -35,12 +35,11 @@ void advance_begin(struct advance *advance, const char *file);
 void advance_end(struct advance *advance);
 
 /**
- * Decide whether the start of the job that has just ended made progress. It did if a
- * checkpoint has content that none had before this start, or if a step beyond all earlier ones was
- * reported. Of a file above 16 MiB, 16 blocks of 1 MiB are compared, spread evenly from its
- * beginning to its end. A start that ended before its
- * programs ran is not passed to this function. Returns ADVANCE_UNKNOWN if there is neither a
- * checkpoint to look at nor a reported step.
+ * Decide whether the start of the job that has just ended made progress. It did if a checkpoint has
+ * content that none had before this start, or if a step beyond all earlier ones was reported. Of a
+ * file above 16 MiB, 16 blocks of 1 MiB are compared, spread evenly from its beginning to its end.
+ * Do not call this function for a start that ended before its programs ran. Returns ADVANCE_UNKNOWN
+ * if there is neither a checkpoint to look at nor a reported step.
  *
  * @param step  1 + the furthest step that was reported during this start; 0: none was
  */

@@ -32,10 +32,10 @@
 
 enum {
     FAILURES = 3,      /* --max-host-failures */
-    WAIT_S = 600,      /* --wait-hosts before a restart */
+    WAIT_S = 600,      /* the default of --wait-hosts before a restart */
     LACK_MAX = 4096,   /* bytes of a sentence about hosts that are not ready */
     NAMES_MAX = 600,   /* bytes of a list of hosts */
-    EARLIER_MS = 3000, /* for processes of an earlier start to end */
+    EARLIER_MS = 3000, /* time for processes of an earlier start to end */
 };
 
 /* In addition to exit statuses. */

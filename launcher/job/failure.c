@@ -34,13 +34,21 @@ enum {
 
 /* ---- the order of ends ---- */
 
+static uint64_t get_end(const struct supervisor *s, const struct instance *inst, pid_t *ret_pid)
+{
+    if (s->place)
+        return meeting_server_get_end(s->place, instance_index(s, inst), ret_pid);
+    *ret_pid = inst->seen_pid;
+    return inst->seen_ns;
+}
+
 /* Returns when the instance's program was seen to have ended before that was reported; 0: it was
  * not. If the process was not the program itself (a script has run it, for example), its end only
  * counts if the program's followed. */
 static uint64_t seen_ns(const struct supervisor *s, const struct instance *inst)
 {
     pid_t pid;
-    uint64_t end = meeting_server_get_end(s->place, instance_index(s, inst), &pid);
+    uint64_t end = get_end(s, inst, &pid);
 
     if (inst->has_exited && (pid_t)inst->pid != pid &&
         end + REPORT_MS * NS_PER_MS < inst->exited_ns)

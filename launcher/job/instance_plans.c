@@ -14,6 +14,7 @@
 #include "common/net/address.h"
 #include "common/util/util.h"
 #include "launcher/host/host.h"
+#include "launcher/job/between_hosts.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
 #include "launcher/plan/table.h"
@@ -82,15 +83,16 @@ static uint8_t live_streams(void)
                      (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
 }
 
-/* Build an instance's plan. The caller owns the environment; everything else is borrowed. */
-static int make_plan(struct supervisor *s, struct instance *inst, struct control_plan *ret)
+/* Compute the instance's variables. */
+static int make_environment(struct supervisor *s, const struct instance *inst,
+                            struct environ_list *ret)
 {
     uint32_t index = instance_index(s, inst);
-    const struct plan_instance *instance = &s->plan->instances[index];
     const struct plan_host *host = instance_host(s, inst);
     char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
     char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
-    const struct variables_job job = {
+    char place[MEETING_ADDRESS_MAX], *hosts = NULL;
+    struct variables_job job = {
         .id = s->job->id,
         .restart_count = s->job->restart_count,
         .master_address = master_address(s, master, sizeof(master)),
@@ -101,6 +103,29 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
         .mpi = s->job->mpi,
         .verify = s->job->verify,
     };
+    int r;
+
+    if (s->place_key[0]) {
+        between_hosts_format_place(s, index, place);
+        job.meeting = place;
+        job.meeting_hosts = hosts = between_hosts_format(s, index);
+        if (!hosts)
+            return -ENOMEM;
+    }
+    r = variables_of_instance(&job, s->plan, index, loader_of(s, inst, loader, sizeof(loader)),
+                              ret);
+    free(hosts);
+    return r;
+}
+
+/* Build an instance's plan. The caller owns the environment; everything else is borrowed. `place`
+ * receives text that the plan borrows. */
+static int make_plan(struct supervisor *s, struct instance *inst, char place[MEETING_ADDRESS_MAX],
+                     struct control_plan *ret)
+{
+    uint32_t index = instance_index(s, inst);
+    const struct plan_instance *instance = &s->plan->instances[index];
+    const struct plan_host *host = instance_host(s, inst);
 
     *ret = (struct control_plan){
         .grace_ns = s->job->limits->grace_ns,
@@ -120,13 +145,16 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
         .nodes = instance->nodes ? instance->nodes : (char *)"",
         .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
         .loader_key = (char *)remote_loaders_get_key(s->loaders),
+        .place = (char *)"",
+        .place_job = (char *)"",
+        .place_key = (char *)"",
         .argv = (char **)s->job->program,
     };
     assert(s->plan->num_instances > 0);
     ret->window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
                                     WINDOW_MOST);
-    return variables_of_instance(&job, s->plan, index, loader_of(s, inst, loader, sizeof(loader)),
-                                 &ret->environment);
+    between_hosts_plan(s, index, place, ret);
+    return make_environment(s, inst, &ret->environment);
 }
 
 /* Append the plan to the send buffer. Returns 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame
@@ -135,13 +163,14 @@ static int put_plan(struct supervisor *s, struct instance *inst)
 {
     struct frame_buffer *tx;
     struct control_plan plan;
+    char place[MEETING_ADDRESS_MAX];
     size_t before;
     int r;
 
     assert(inst->peer && inst->state == INSTANCE_PRESENT);
     tx = &inst->peer->conn.tx;
     before = tx->len;
-    r = make_plan(s, inst, &plan);
+    r = make_plan(s, inst, place, &plan);
     if (r == 0)
         r = control_put_plan(tx, &plan);
     environ_list_fini(&plan.environment);

@@ -255,6 +255,12 @@ static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct fra
     peer->conn.max_payload = CONTROL_MAX_PAYLOAD;
     if (hello.instance == 0)
         s->master_port = hello.free_port;
+    inst->place_port = hello.place_port;
+    if (s->place_key[0] && hello.place_port == 0)
+        supervise_fail_with(s, REPORT_OTHER, inst,
+                            "no port on host %s is free for the collectives of instance %u: give a "
+                            "larger --port-range",
+                            instance_host(s, inst)->name, hello.instance);
     note_loader(s, instance_host(s, inst)->name, &hello);
     log_debug("instance %u has connected from host %s", hello.instance, hello.host);
     if (!instance_host(s, inst)->known && s->plan->instances[hello.instance].local_index == 0)
@@ -375,6 +381,22 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
+/* Handle SEEN, from the first shim of a host. */
+static int handle_seen(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
+{
+    const struct plan_host *host = instance_host(s, inst);
+    struct instance *seen;
+    uint64_t number;
+
+    if (control_get_number(payload, &number) < 0 || host->first != instance_index(s, inst) ||
+        number >> 32 >= host->count)
+        return -EPROTO;
+    seen = &s->instances[host->first + (uint32_t)(number >> 32)];
+    seen->seen_ns = time_now_ns();
+    seen->seen_pid = (pid_t)(number & UINT32_MAX);
+    return 0;
+}
+
 static int handle_drained(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
     const char *bytes;
@@ -481,6 +503,8 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
         return hung_handle(s, inst, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
+    case CONTROL_SEEN:
+        return handle_seen(s, inst, payload);
     case CONTROL_DRAINED:
         return handle_drained(s, inst, payload);
     case CONTROL_BEAT:

@@ -350,7 +350,7 @@ static int choose_again(struct attempts *all, struct plenum_error *err)
 
     job->may_replace = options->mpi.starter == STARTER_AUTO && plan_is_local(job->plan) &&
                        !find_mpirun_option(options);
-    job->through_mpi = options->mpi.starter == STARTER_MPIRUN;
+    job->through_mpi = options->mpi.starter == STARTER_MPIRUN && !options->mpi.tcp_collectives;
     return choose_starter(options, job->plan, &all->mpirun, &job->mpirun, err);
 }
 

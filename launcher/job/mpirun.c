@@ -178,6 +178,10 @@ static void add_application(struct starter_words *w, const struct plan *plan,
         starter_words_add(w, "-x");
         starter_words_add(w, exports[i]);
     }
+    if (job->place_ports) {
+        starter_words_add(w, "-x");
+        starter_words_add(w, SHIM_ENV_PORTS);
+    }
     if (!plan_is_local(plan) && !agent_gives_secret(job->agent, plan)) {
         starter_words_add(w, "-x");
         starter_words_add(w, SHIM_ENV_TOKEN);

@@ -571,9 +571,9 @@ fail:
 }
 
 /* Returns whether there is room for a chunk without credit, and counts it as queued; otherwise
- * counts a message as left out. Such chunks have separate limits, because otherwise a stopped
- * terminal would cost memory: only one progress line per stream is queued, and messages have a byte
- * limit. Needs the lock. */
+ * counts a message as left out. Without limits, such chunks would fill the memory while a terminal
+ * is stopped: at most one progress line per stream is queued, and messages have a byte limit. Needs
+ * the lock. */
 static bool has_room(struct output *o, const struct output_chunk *c)
 {
     assert(lock_is_held(&o->lock));

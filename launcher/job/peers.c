@@ -24,10 +24,10 @@
 
 enum {
     STRANGER_MS = 10000, /* time for a connection to send HELLO */
-    STRANGERS_MAX = 256, /* besides one for each missing instance */
-    ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
-    READS = 256,         /* at most, per turn */
-    REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
+    STRANGERS_MAX = 256, /* connections, in addition to one for each missing instance */
+    ACCEPTS = 64,        /* maximum per turn, so that earlier connections are read, too */
+    READS = 256,         /* maximum per turn */
+    REFUSED_TOLD = 100,  /* after refusing this many processes of other users, report it */
 };
 
 int peers_open(struct supervisor *s)

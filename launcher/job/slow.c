@@ -12,11 +12,11 @@
 #include "launcher/job/slow_cause.h"
 
 enum {
-    PENDING = 32,      /* most steps kept of an instance while others have not reported them */
+    PENDING = 32,      /* maximum steps of an instance that wait for the others' reports */
     ENOUGH = 16,       /* steps needed before a history is used */
-    NEW_NORMAL = 1024, /* slow steps of the run in a row, after which its history begins again */
+    NEW_NORMAL = 1024, /* after this many slow steps of all hosts, the speed is the new normal */
     WINDOW_S = 10,     /* decisions about the log are made at this interval */
-    LOG_AGAIN_S = 600, /* least time between two lines about the same host and cause */
+    LOG_AGAIN_S = 600, /* minimum time between two lines about the same host and cause */
     LINE_NONE = 0,
     LINE_BEGINS,
     LINE_ENDS,

@@ -31,6 +31,7 @@
 #include "launcher/shim/guard.h"
 #include "launcher/host/sweep.h"
 #include "launcher/host/signals.h"
+#include "launcher/values/ports.h"
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* descriptors of the guard */
 enum { ORPHAN_MS = 1000 };
@@ -90,6 +91,9 @@ void starter_add_shim(struct starter_words *w, const struct starter_job *job)
     starter_words_take(w, str_format(SHIM_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
     starter_words_take(
         w, str_format(SHIM_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
+    if (job->place_ports)
+        starter_words_take(w, str_format(SHIM_ENV_PORTS "=%u-%u", job->place_ports->first,
+                                         job->place_ports->last));
 }
 
 /* What the guard needs. Prepared before fork(). */

@@ -30,9 +30,11 @@ struct starter_job {
      * of programs; NULL: Open MPI chooses. `excluded`: interfaces that it must not choose
      * ("docker0,virbr0"), or NULL. */
     const char *daemon_include, *program_include, *excluded;
-    const struct ports *ports; /* ports on which Open MPI may listen; `control` uses one of them */
-    uint64_t ignored;          /* signals (signals.h) that programs ignore */
-    uint64_t descriptors;      /* the soft limit of programs here; 0: unchanged */
+    /* Ports on which Open MPI may listen; `control` uses one of them. */
+    const struct ports *ports;
+    const struct ports *place_ports; /* ports for the programs' collectives; NULL: none needed */
+    uint64_t ignored;                /* signals (signals.h) that programs ignore */
+    uint64_t descriptors;            /* the soft limit of programs here; 0: unchanged */
 };
 
 /** A running starter. */

@@ -46,13 +46,13 @@
 #include "launcher/control/exit_status.h"
 
 enum {
-    SWEEP_MS = 8000,         /* after the grace period: for a shim to kill its tree */
-    CLOSE_MS = 4000,         /* for the starter to end by itself after END */
+    SWEEP_MS = 8000,         /* time for a shim to kill its tree, after the grace period */
+    CLOSE_MS = 4000,         /* time for the starter to end by itself after END */
     CLOSE_FAILED_MS = 200,   /* like CLOSE_MS, if not all shims ever ran */
-    ABANDON_MS = 15000,      /* for its guard to end it */
-    LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
-    LOADERS_MS = 3000,       /* for loaders on other hosts to end */
-    STARTER_REASON_MS = 400, /* the starter wants to end: how long to wait for a better reason */
+    ABANDON_MS = 15000,      /* time for the guard to end the starter */
+    LAST_WORDS_MS = 500,     /* time for connections to close after the starter has ended */
+    LOADERS_MS = 3000,       /* time for loaders on other hosts to end */
+    STARTER_REASON_MS = 400, /* time for a better reason, once the starter wants to end */
 };
 
 static const struct state_row job_states[JOB_PHASES] = {
@@ -507,7 +507,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
 /* ---- the loop ---- */
 
-/* Returns whether all instances have ended that still can. After close_at, wait only for those
+/* Returns whether there is no instance left to wait for. After close_at, wait only for instances
  * whose program has ended and whose output is still arriving. */
 static bool all_ended(const struct supervisor *s, uint64_t now)
 {
@@ -616,7 +616,7 @@ static int turn(struct supervisor *s)
         handle_signals(s);
     if (fds[FD_TEXT].revents)
         read_text(s);
-    if (fds[FD_PLACE].revents) /* before the reports of ends that followed those it has seen */
+    if (fds[FD_PLACE].revents) /* first: it sees ends of processes before shims report them */
         meeting_server_dispatch(s->place);
     if (fds[FD_PEERS].revents)
         peers_read(s);
@@ -756,6 +756,7 @@ static void supervisor_fini(struct supervisor *s)
     meeting_server_destroy(s->place);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
+    explicit_bzero(s->place_key, sizeof(s->place_key));
     io_close(&s->listener);
     io_close(&s->signal_fd);
     log_set_sink(NULL);

@@ -63,9 +63,10 @@ struct instance {
     enum instance_state state;
     struct shim_peer *peer; /* NULL: not connected, or no longer */
     uint64_t heard_ns;
-    uint64_t output_ns; /* when its program last printed something; 0: never */
-    char *loader;       /* address of its host's loader, if its shim keeps one; otherwise NULL */
-    uint32_t pid;       /* process ID of its program; 0: not started */
+    uint64_t output_ns;  /* when its program last printed something; 0: never */
+    char *loader;        /* address of its host's loader, if its shim keeps one; otherwise NULL */
+    uint32_t pid;        /* process ID of its program; 0: not started */
+    uint16_t place_port; /* reserved for its program's collectives; 0: none */
     uint64_t started_ns;
     bool lost;
     bool silent;    /* lost because its shim was silent for too long */
@@ -77,9 +78,13 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
-    uint64_t ended_ns;  /* when its program was seen to have ended: then, or before */
-    uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
-    bool paced;         /* its steps are known: own time, and wait for batches, of the last one */
+    /* When its host's first shim reported the end of a process that had joined the memory for
+     * collectives, and that process; 0: not. */
+    uint64_t seen_ns;
+    pid_t seen_pid;
+    uint64_t ended_ns; /* when its program was seen to have ended: then, or before */
+    uint64_t halted;   /* 1 + the step that it must not begin; 0: none */
+    bool paced;        /* its steps are known: own time, and wait for batches, of the last one */
     uint64_t own_ns, wait_ns;
     uint64_t hung_ns; /* its program had made no progress for this long; 0: nothing is known */
     char *stacks;     /* of its threads at that time, or NULL */
@@ -167,6 +172,7 @@ struct supervisor {
 
     struct meeting_server *place; /* where programs meet if MPI does not carry their collectives */
     char place_address[MEETING_ADDRESS_MAX];
+    char place_key[2 * MEETING_SECRET_BYTES + 1]; /* between hosts; "": MPI is used there */
 
     struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;

@@ -17,6 +17,7 @@
 #include "launcher/host/signals.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/job/variables.h"
+#include "launcher/values/ports.h"
 #include "launcher/values/ranges.h"
 #include "launcher/values/topology.h"
 
@@ -147,15 +148,23 @@ static const char *told(const char *text)
 
 /* Encrypt the traffic between hosts, which contains the environment, output and keys. A job may run
  * without TLS on trusted networks where it is not installed; the user gets a warning. */
-static void secure_control(struct supervisor *s)
+static int secure_control(struct supervisor *s, struct plenum_error *ret_err)
 {
+    bool tcp = s->job->mpi->tcp_collectives;
     struct plenum_error err;
 
-    if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
-        return;
+    if (plan_is_local(s->plan))
+        return 0;
+    if (tcp && random_hex(s->place_key, MEETING_SECRET_BYTES) < 0)
+        return error_set(ret_err, -EIO, "the kernel provides no random numbers");
+    if (control_secure(s->token, false, &s->tls, &err) == 0)
+        return 0;
+    if (tcp)
+        return error_set(ret_err, -ENOTSUP, "--collectives tcp: %s", err.text);
     log_warn("the traffic between plenumrun and the other hosts, including output and variables "
              "passed with -x, is not encrypted: %s",
              err.text);
+    return 0;
 }
 
 static int make_place(struct supervisor *s, struct plenum_error *err)
@@ -184,6 +193,7 @@ static int start_job(struct supervisor *s, struct plenum_error *err)
 {
     char name[64];
     char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
+    const struct ports place_ports = ports_get_programs(s->job->ports);
     struct starter_job job = {.mpirun = s->job->mpirun,
                               .mpi = s->job->mpi,
                               .agent = s->job->agent,
@@ -197,6 +207,9 @@ static int start_job(struct supervisor *s, struct plenum_error *err)
                               .program_include = told(s->job->ready->program_include),
                               .excluded = told(s->job->ready->excluded),
                               .ports = s->job->ports,
+                              .place_ports = s->job->mpi->tcp_collectives && !plan_is_local(s->plan)
+                                                 ? &place_ports
+                                                 : NULL,
                               .ignored = signals_get_ignored(),
                               .descriptors = s->job->descriptors};
     hwloc_topology_t topology;
@@ -214,7 +227,9 @@ static int start_job(struct supervisor *s, struct plenum_error *err)
     r = make_place(s, err);
     if (r < 0)
         return r;
-    secure_control(s);
+    r = secure_control(s, err);
+    if (r < 0)
+        return r;
     (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
     r = start_loaders(s, err);
     if (r < 0)

@@ -7,7 +7,7 @@
  *   2. what the user exports with -x;
  *   3. the instance's rank: always set, replacing any earlier value. A program that reads RANK must
  *      get this job's, not that of an enclosing job. (MASTER_ADDR and MASTER_PORT may be exported.)
- * Tuning (OMP_NUM_THREADS) is set only if it is set neither here nor there. */
+ * OMP_NUM_THREADS is set only if neither this host nor the instance's host sets it. */
 #include "config.h"
 
 #include "launcher/job/variables.h"
@@ -252,6 +252,7 @@ int variables_of_instance(const struct variables_job *job, const struct plan *pl
         (r = put_devices(&list, plan, instance)) < 0 ||
         (r = put_identity(&list, job, plan, index)) < 0 || (r = unset_markers(&list)) < 0 ||
         (r = put_or_unset(&list, MEETING_VARIABLE, job->meeting)) < 0 ||
+        (r = put_or_unset(&list, MEETING_HOSTS_VARIABLE, job->meeting_hosts)) < 0 ||
         (r = put_or_unset(&list, "PLENUM_LOADER", loader)) < 0)
         goto fail;
     if (job->verify) {

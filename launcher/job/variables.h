@@ -17,6 +17,7 @@ struct variables_job {
     uint32_t restart_count;
     const char *interface;          /* the host's interface for communication; NULL: not known */
     const char *meeting;            /* MEETING_VARIABLE (meeting.h), or NULL */
+    const char *meeting_hosts;      /* MEETING_HOSTS_VARIABLE, or NULL */
     const struct texts *exports;    /* NAME, NAME=value or PREFIX* */
     const struct mpi_settings *mpi; /* its arguments for single instances may be exports */
     const char *verify;             /* percentage of batches; NULL: use the environment's */

@@ -411,6 +411,16 @@ static int set_starter(void *target, const char *value, struct plenum_error *err
     return error_set(err, -EINVAL, "--starter must be auto, mpirun or own, not '%s'", value);
 }
 
+static int set_collectives(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    if (strcmp(value, "mpi") != 0 && strcmp(value, "tcp") != 0)
+        return error_set(err, -EINVAL, "--collectives must be mpi or tcp, not '%s'", value);
+    c->mpi.tcp_collectives = *value == 't';
+    return 0;
+}
+
 static int set_tag(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
@@ -600,6 +610,9 @@ static const struct option_def defs[] = {
      .help = "start instances with mpirun, or with plenumrun's own starter, which is for a single "
              "host and programs without MPI (auto, default: mpirun; on one host, own if mpirun is "
              "missing or fails)"},
+    {"collectives", 0, "mpi|tcp", OPTION_CALL, .call = set_collectives,
+     .help = "carry Plenum's collectives between hosts with MPI (default), or over encrypted TCP "
+             "connections"},
     {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args,
      .help = "additional arguments for mpirun"},
     {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args,

@@ -40,6 +40,7 @@ enum starter_choice {
 /** How to start the instances, and arguments for mpirun. */
 struct mpi_settings {
     enum starter_choice starter;
+    bool tcp_collectives;     /* between hosts, instead of MPI */
     struct texts global_args; /* one word each */
     struct texts local_args;
     struct instance_args {

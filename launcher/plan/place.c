@@ -57,8 +57,8 @@ struct placement {
     hwloc_bitmap_t usable;
     struct core *cores; /* in topology order */
     uint32_t num_cores;
-    int *nodes;           /* OS index of each memory; NO_NODE: for cores without memory nearby */
-    hwloc_bitmap_t *near; /* the CPUs near each memory; owned */
+    int *nodes;           /* OS index of each NUMA node; NO_NODE: for cores without one nearby */
+    hwloc_bitmap_t *near; /* the CPUs near each NUMA node; owned */
     uint32_t num_nodes;
     /* Groups: group g has the cores members[first[g] ... first[g + 1] - 1]. */
     uint32_t *members, *first;

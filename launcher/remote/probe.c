@@ -648,7 +648,7 @@ int probe_answer(int argc, char **argv)
     printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
     answer_addresses();
     if (argc > 8 && *argv[8])
-        answer_earlier(argv[8]); /* before the health checks: these processes use accelerators */
+        answer_earlier(argv[8]); /* before the health checks: earlier processes use accelerators */
     (void)fflush(stdout);
     if (argc > 10)
         health = begin_health(argv[9], argv[10], argc > 11 ? argv[11] : "");

@@ -39,6 +39,7 @@
 #include "common/job/departed.h"
 #include "common/job/jobloader.h"
 #include "common/job/stop_page.h"
+#include "common/net/port_reserve.h"
 #include "common/net/tls.h"
 #include "common/util/error_set.h"
 #include "common/util/log.h"
@@ -168,6 +169,7 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
     };
 
     assert(inner_is_running(in));
+    meeting_server_note_end(in->place, in->task->local_index);
     inner_look_at_stop(in, false); /* its last requests must precede its end */
     inner_end_stop(in, &m);
     in->kill_at = now; /* kill the processes that it left behind */
@@ -439,6 +441,10 @@ static int say_hello(struct inner *in)
     m.local_index = in->task->local_index;
     m.pid = (uint32_t)getpid();
     m.free_port = in->task->instance == 0 ? host_find_free_port() : 0;
+    if (in->task->reserves_port && in->port_fd < 0)
+        in->port_fd = port_reserve(in->task->ports.first, in->task->ports.last,
+                                   in->task->local_index, &in->port);
+    m.place_port = in->port;
     if (in->loader)
         (void)snprintf(m.loader, sizeof(m.loader), "%s", in->loader_address);
     if (in->loader)
@@ -543,6 +549,7 @@ enum {
     FD_INPUT,
     FD_LOADER,
     FD_STOP,
+    FD_PLACE,
     FD_STREAMS,
     FDS = FD_STREAMS + CONTROL_STREAMS
 };
@@ -562,6 +569,7 @@ static void fill_fds(struct inner *in, struct pollfd fds[FDS])
     fds[FD_LOADER] = (struct pollfd){
         .fd = in->loader && in->environment ? jobloader_get_fd(in->loader) : -1, .events = POLLIN};
     fds[FD_STOP] = (struct pollfd){.fd = stop_keeper_get_fd(in->stop), .events = POLLIN};
+    fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(in->place), .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
         fds[FD_STREAMS + s] = (struct pollfd){
             .fd = lines_has_room(&in->lines[s]) ? *inner_pipe(in, s) : -1, .events = POLLIN};
@@ -598,6 +606,8 @@ static void run(struct inner *in)
             stop_keeper_clear(in->stop);
             inner_look_at_stop(in, false);
         }
+        if (fds[FD_PLACE].revents)
+            inner_keep_place(in);
         reap(in);
         watch_stops(in);
         if (fds[FD_CONTROL].revents && inner_is_connected(in))
@@ -694,6 +704,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
         .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},
         .loader_fd = -1,
         .key_fd = -1,
+        .port_fd = -1,
     };
     /* mpirun signals the outer shim's process group, which must not reach us. */
     (void)setpgid(0, 0);
@@ -710,10 +721,13 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     close_loader(in);
     environ_free(in->environment);
     departed_destroy(in->departed);
+    meeting_server_destroy(in->place);
+    free(in->seen);
     stop_keeper_destroy(in->stop);
     inner_close_pace(in);
     capture_fini(&in->stacks);
     io_close(&in->key_fd);
+    io_close(&in->port_fd);
     frame_conn_fini(&in->conn);
     tls_destroy(in->tls);
     return in->end ? 0 : SHIM_LOST;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/job/meeting.h"
 #include "common/net/frame.h"
 #include "launcher/control/control.h"
 #include "launcher/control/lines.h"
@@ -87,18 +88,22 @@ struct inner {
     char loader_address[CONTROL_ADDRESS_MAX];
     char **environment;        /* environment of the program, and of the loader */
     struct departed *departed; /* shows the program which instances have ended; NULL: not needed */
-    struct stop_keeper *stop;  /* page of plenum_job_should_stop(), or NULL */
-    uint64_t step_told;        /* the last STEP that was sent; 0: none */
-    bool halt_told;            /* HALTED was sent */
-    bool notice_told;          /* NOTICE was sent */
-    struct inner_pace *pace;   /* inner_pace.c; or NULL */
-    struct capture stacks;     /* describes a program that hangs (inner_hung.c) */
-    uint64_t hung_active;      /* the program's last activity before `stacks` began */
-    uint64_t progress_from;    /* inactivity before this time does not count */
-    bool hung_told;            /* HUNG was sent, with stacks */
-    bool unknown_told;         /* HUNG was sent, because there was no activity so far */
-    int loader_fd;             /* the loader's output */
-    int key_fd;                /* the key of loaders on other hosts */
+    struct meeting_server *place; /* where this host's programs meet; NULL: not here */
+    uint64_t *seen; /* [plan.place_instances]: the ends of their programs that were reported */
+    struct stop_keeper *stop; /* page of plenum_job_should_stop(), or NULL */
+    uint64_t step_told;       /* the last STEP that was sent; 0: none */
+    bool halt_told;           /* HALTED was sent */
+    bool notice_told;         /* NOTICE was sent */
+    struct inner_pace *pace;  /* inner_pace.c; or NULL */
+    struct capture stacks;    /* describes a program that hangs (inner_hung.c) */
+    uint64_t hung_active;     /* the program's last activity before `stacks` began */
+    uint64_t progress_from;   /* inactivity before this time does not count */
+    bool hung_told;           /* HUNG was sent, with stacks */
+    bool unknown_told;        /* HUNG was sent, because there was no activity so far */
+    int loader_fd;            /* the loader's output */
+    int key_fd;               /* the key of loaders on other hosts */
+    int port_fd;              /* reserves `port` for the program (port_reserve.h); < 0: none */
+    uint16_t port;            /* 0: none */
     char loader_error[CONTROL_TEXT_MAX];
 };
 
@@ -133,6 +138,9 @@ void inner_read_report(struct inner *in);
 /** Send this host's topology. If it is not available, send an empty one: nothing is then bound
  * here. */
 void inner_send_topology(struct inner *in, bool devices);
+
+/** Let this host's programs meet, and report those that have ended. */
+void inner_keep_place(struct inner *in);
 
 /* ---- inner_stop.c ---- */
 

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/job/departed.h"
@@ -107,6 +108,41 @@ static void make_departed(struct inner *in)
     (void)environ_list_put(&in->plan.environment, ENVIRON_SET, DEPARTED_VARIABLE, path);
 }
 
+/* Create the memory in which this host's programs meet. Returns 0 or -errno. */
+static int make_place(struct inner *in)
+{
+    unsigned char secret[MEETING_SECRET_BYTES];
+    char address[MEETING_ADDRESS_MAX];
+    int r;
+
+    if (in->plan.place_instances == 0)
+        return 0;
+    in->seen = calloc(in->plan.place_instances, sizeof(*in->seen));
+    r = in->seen ? parse_hex(in->plan.place_key, secret, sizeof(secret)) : -ENOMEM;
+    if (r == 0)
+        r = meeting_server_create(in->plan.place, in->plan.place_job, in->plan.place_instances,
+                                  &in->place, address, NULL);
+    if (r == 0)
+        meeting_server_set_secret(in->place, secret);
+    explicit_bzero(secret, sizeof(secret));
+    return r;
+}
+
+void inner_keep_place(struct inner *in)
+{
+    meeting_server_dispatch(in->place);
+    for (uint32_t i = 0; i < in->plan.place_instances; i++) {
+        pid_t pid;
+        uint64_t end = meeting_server_get_end(in->place, i, &pid);
+
+        if (end == in->seen[i])
+            continue;
+        in->seen[i] = end;
+        if (end > 0)
+            (void)control_put_number(&in->conn.tx, CONTROL_SEEN, (uint64_t)i << 32 | (uint32_t)pid);
+    }
+}
+
 static void start_program(struct inner *in)
 {
     struct child_options options = {
@@ -129,6 +165,8 @@ static void start_program(struct inner *in)
         return;
     }
     r = keep_key(in);
+    if (r == 0)
+        r = make_place(in);
     if (r < 0) {
         send_failed(in, CONTROL_STEP_FORK, r);
         return;

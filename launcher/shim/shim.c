@@ -96,6 +96,21 @@ static bool claim_instance(struct shim_task *ret)
            read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_index);
 }
 
+/* Returns whether the variable is a range of ports. */
+static bool claim_ports(struct ports *ret)
+{
+    char text[2 * PORTS_TEXT_MAX];
+    const char *at = text;
+    uint64_t first, last;
+
+    if (!claim_text(SHIM_ENV_PORTS, text, sizeof(text)) ||
+        parse_next_u64(&at, UINT16_MAX, &first) < 0 || *at != '-' ||
+        parse_u64(at + 1, UINT16_MAX, &last) < 0 || last < first)
+        return false;
+    *ret = (struct ports){.first = (uint16_t)first, .last = (uint16_t)last};
+    return true;
+}
+
 static bool claim_task(struct shim_task *ret)
 {
     uint64_t loader = 0, grace_ms = 0;
@@ -112,6 +127,7 @@ static bool claim_task(struct shim_task *ret)
     ok &= claim_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
     /* present only where limits are inherited */
     (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors);
+    ret->reserves_port = claim_ports(&ret->ports);
     ok &= claim_instance(ret);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;

@@ -10,6 +10,7 @@
 
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
+#include "launcher/values/ports.h"
 
 /** The outer shim sends this to the inner shim when the outer shim's parent (mpirun, orted) has
  * exited, and SIGTERM when that parent has asked the outer shim to stop. */
@@ -30,6 +31,8 @@ struct shim_task {
     uint64_t grace_ns;    /* grace period, for the outer shim */
     uint64_t ignored;     /* signals that the program ignores (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: unchanged */
+    bool reserves_port;   /* the program will listen on one of `ports` */
+    struct ports ports;
 };
 
 /** Run "plenumrun --shim", which mpirun or plenumrun (starter.h) starts. Returns its exit

@@ -78,14 +78,14 @@ static void restore_float_mode(float_mode before)
 }
 #endif
 
-void combine(void *to, const void *const *from, uint32_t instances, size_t count,
-             enum plenum_type type, enum plenum_op op)
+void combine_node(void *to, const struct combine_inputs *node, size_t count, enum plenum_type type,
+                  enum plenum_op op)
 {
     static _Atomic(const struct combine_loops *) chosen;
     const struct combine_loops *loops = chosen;
     float_mode before;
 
-    assert(type <= PLENUM_BFLOAT16 && op <= PLENUM_MEAN && instances > 0);
+    assert(type <= PLENUM_BFLOAT16 && op <= PLENUM_MEAN && node->inputs > 0);
     if (!loops) {
         unsigned i = 0;
 
@@ -94,8 +94,16 @@ void combine(void *to, const void *const *from, uint32_t instances, size_t count
         chosen = loops = combine_loops[i];
     }
     before = set_float_mode();
-    loops->run[type][op == PLENUM_MEAN ? PLENUM_SUM : op](to, (const unsigned char *const *)from,
-                                                          instances, count,
-                                                          op == PLENUM_MEAN ? instances : 0);
+    loops->run[type][op == PLENUM_MEAN ? PLENUM_SUM : op](
+        to, (const unsigned char *const *)node->from, node->inputs, count, node->divisor);
     restore_float_mode(before);
+}
+
+void combine(void *to, const void *const *from, uint32_t instances, size_t count,
+             enum plenum_type type, enum plenum_op op)
+{
+    const struct combine_inputs all = {
+        .from = from, .inputs = instances, .divisor = op == PLENUM_MEAN ? instances : 0};
+
+    combine_node(to, &all, count, type, op);
 }

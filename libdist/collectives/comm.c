@@ -10,7 +10,8 @@
  * libplenum itself does not link MPI, because a single process, or a program under torchrun, must
  * run where MPI is not installed. The MPI carrier is in libplenum-mpi.so, beside libplenum.so, and
  * is loaded at the first collective that needs it. If the environment names memory that plenumrun
- * shares with a job on one host, libplenum uses its own carrier (comm_local.c). */
+ * shares with the instances of a host, libplenum uses its own carriers: comm_local.c on one host,
+ * comm_hosts.c on several. */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -105,7 +106,7 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
     struct plenum_error why;
 
     if (job->info.launcher == PLENUM_LAUNCHER_PLENUM && getenv(MEETING_VARIABLE))
-        return &comm_local;
+        return getenv(MEETING_HOSTS_VARIABLE) ? &comm_hosts : &comm_local;
     backend = module_load(COMM_BACKEND_FILE, COMM_BACKEND_SYMBOL, &why);
     if (!backend) {
         (void)error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_local.c - carries collectives between instances that plenumrun itself started on this host,
- * through shared memory (common/job/meeting.h). MPI is not needed.
+/* comm_local.c - carries collectives between the instances of a job on one host, through shared
+ * memory (common/job/meeting.h). MPI is not needed.
  *
  * Bytes move in pieces of the size of a room, which is a share of the processor's cache. Each
  * instance runs the same steps, and step s works on several pieces:
@@ -17,8 +17,8 @@
  *     broadcast            the root copies piece s to its room, the others copy it;   enter s+1
  *
  * So an instance waits for what the others did one step ago. A piece has a slice for each instance,
- * of whole cache lines. With two instances, an allreduce is always a "small" one, because both move
- * equally many bytes between the cores, and a small one has half as many waits.
+ * of whole cache lines. With two instances, every allreduce is "small": it then moves as many bytes
+ * between the cores as a large one, and waits half as often.
  *
  * Why four rooms are enough, without a flag that says which are free: before an instance copies
  * piece k to its room, it has waited until all others entered the round of piece k-2, or combined
@@ -32,14 +32,12 @@
 #include "config.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/job/meeting.h"
 #include "common/util/error_set.h"
-#include "common/util/module.h"
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"
@@ -126,20 +124,6 @@ static void leave(void)
     meeting_leave(world.meeting);
 }
 
-/* If the program uses MPI itself, notice that it finalises it. It has initialised it by now. */
-static int watch_mpi(struct plenum_error *err)
-{
-    void *mpi = dlopen("libmpi.so.40", RTLD_NOLOAD | RTLD_NOW); /* of Open MPI 4 and 5 */
-    const struct comm_backend *module;
-
-    if (!mpi)
-        return 0;
-    (void)dlclose(mpi); /* it stays loaded for the program */
-    module = module_load(COMM_BACKEND_FILE, COMM_BACKEND_SYMBOL, NULL);
-    return module && module->version == COMM_BACKEND_VERSION ? module->watch_finalize(leave, err)
-                                                             : 0;
-}
-
 static const char first_collective[] = "the first collective";
 
 static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
@@ -147,7 +131,10 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
 {
     struct local_call c = begin(first_collective, timeout_ns, err);
     const char *job = getenv("PLENUM_JOB_ID");
-    const struct meeting_member self = {getenv(MEETING_VARIABLE), job ? job : "", instances, index};
+    const struct meeting_member self = {.address = getenv(MEETING_VARIABLE),
+                                        .job = job ? job : "",
+                                        .instances = instances,
+                                        .index = index};
     uint32_t who = 0;
     int r;
 
@@ -168,7 +155,7 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
         meeting_destroy(world.meeting);
         world.meeting = NULL;
     }
-    return r < 0 ? r : watch_mpi(err);
+    return r < 0 ? r : comm_watch_mpi(leave, err);
 }
 
 /* Leave the world. Nothing has to be announced, because no instance waits for one that has ended,
@@ -202,9 +189,7 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
     int r;
 
     if (world.left)
-        return error_set(
-            err, -ENOTSUP,
-            "the program has already finalised MPI: collectives are no longer possible");
+        return comm_finalised(err);
     r = meeting_meet(world.meeting, mine, bytes, all, c.deadline_ns, &who);
 
     return r < 0 ? explain(&c, r, who) : 0;
@@ -250,8 +235,8 @@ static uint32_t next(uint32_t ahead)
     return (uint32_t)(((uint64_t)world.index + ahead) % world.instances);
 }
 
-/* Returns the bytes of a room that are for one instance, if it has as many for each. With thousands
- * of instances, cache lines are shared. */
+/* Returns the bytes of each instance's part of a room, if all parts are equal: whole cache lines,
+ * or, with thousands of instances, at least 8 bytes. */
 static size_t share_of_room(size_t bytes)
 {
     size_t share = meeting_room_bytes(world.meeting) / world.instances;

@@ -24,8 +24,8 @@
 #include "libdist/collectives/combine.h"
 
 enum {
-    PIECE_BYTES = 16 << 20,     /* of all instances, in memory */
-    GATHERED_BYTES = 128 << 10, /* of all instances: at most this many are gathered */
+    PIECE_BYTES = 16 << 20,     /* maximum in memory, of all instances together */
+    GATHERED_BYTES = 128 << 10, /* maximum that is gathered, of all instances together */
     UNIT = 64,                  /* a whole number of elements */
 };
 

@@ -94,6 +94,15 @@ static inline uint64_t comm_time_left(uint64_t deadline_ns)
  * MEETING_VARIABLE is set. */
 extern const struct comm_backend comm_local;
 
+/** The carrier between hosts over TCP. Used if MEETING_HOSTS_VARIABLE is set, too. */
+extern const struct comm_backend comm_hosts;
+
+/** If the program uses MPI itself, call leave() when it finalises it. It has initialised it by now.
+ * Returns 0, or -errno with a message. */
+int comm_watch_mpi(void (*leave)(void), struct plenum_error *err);
+/** Returns the error of a collective after that. */
+int comm_finalised(struct plenum_error *err);
+
 /** The module of the MPI carrier, and the only symbol that it exports. */
 #define COMM_BACKEND_FILE "libplenum-mpi.so"
 #define COMM_BACKEND_SYMBOL "plenum_mpi_backend"

@@ -32,7 +32,7 @@
 #include "common/util/util.h"
 
 enum {
-    HEAPS = 16, /* one for entries without a known use, and those of courses */
+    HEAPS = 16, /* one for entries without a known use, and one for each course */
     UNKNOWN = 0,
     NO_HEAP = HEAPS, /* the heap of a new entry */
     FREE = HEAPS + 1,

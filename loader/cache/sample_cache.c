@@ -38,8 +38,8 @@ enum {
     SLOW_MS = 500, /* mean time of a read */
     READS_MEAN = 32,
     LOCK_TRIED_MS = 500, /* between two tries to lock a folder that another loader has */
-    FOLLOWED_MS = 1000,  /* at least, between two looks at that loader's records */
-    FOLLOWED_PART = 50,  /* and they take at most this part of the time */
+    FOLLOWED_MS = 1000,  /* minimum interval at which that loader's records are read */
+    FOLLOWED_PART = 50,  /* reading them takes at most a 50th of the time */
 };
 
 /* CLOSED -> (FOLLOWING ->) LOADING -> OPEN -> CLOSED */
@@ -393,7 +393,7 @@ static void note_disk(int code, uint64_t begin_ns)
     if (code < 0 && code != -EBADMSG)
         pause_use(code);
     if (begin_ns < cache.paused_until_ns)
-        return; /* such a read says nothing about the disk after the pause */
+        return; /* a read that began before the end of the pause is not counted */
     cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + time_now_ns() - begin_ns) / READS_MEAN;
     cache.reads++;
     if (cache.read_ns > SLOW_MS * NS_PER_MS)

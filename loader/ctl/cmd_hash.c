@@ -84,7 +84,7 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     struct streamhash_mix mix;
     int r;
 
-    ctl_field_target(s, pixels + render_bytes(&s->spec), lengths, &target);
+    render_target_fields(&s->spec, pixels + render_bytes(&s->spec), lengths, &target);
     r = render_whole(&s->spec, scratch, place, &target, &result, err);
 
     if (r < 0)
@@ -151,7 +151,7 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t ste
     bool gaps = s->steps.num_gaps > 0;
     uint64_t end = gaps ? s->steps.n : min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
-    uint8_t *pixels = malloc(render_bytes(&s->spec) + ctl_field_bytes(s));
+    uint8_t *pixels = malloc(render_bytes(&s->spec) + render_field_bytes(&s->spec));
     int r = 0;
 
     if (!pixels)

@@ -84,20 +84,21 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
     if (r < 0)
         return r;
     image_decoder_use_jpeg(s->decoder, IMAGE_JPEG_PLENUM);
-    r = dataset_read(t->dataset, sample, &s->files.own, NULL);
+    r = dataset_read(t->dataset, sample, &s->files.of[0].image, NULL);
     if (r < 0 && r != -EBADMSG)
         return r;
     (void)hint_cache_get(t->hints, sample, &s->hint, &tiles.hint, &tiles.len);
     if (r >= 0)
-        r = image_find_tiles(s->decoder, &(struct image_file){s->files.own.bytes, s->files.own.len},
-                             &tiles, NULL);
+        r = image_find_tiles(
+            s->decoder, &(struct image_file){s->files.of[0].image.bytes, s->files.of[0].image.len},
+            &tiles, NULL);
     if (r == -EBADMSG) {
         (void)atomic_fetch_add(&t->bad, 1);
         return 0;
     }
     if (r < 0 && r != -ENOTSUP) /* a format that this build does not decode has no tiles */
         return r;
-    kind = ctl_jpegs_of(s->files.own.bytes, s->files.own.len);
+    kind = ctl_jpegs_of(s->files.of[0].image.bytes, s->files.of[0].image.len);
     (void)atomic_fetch_add(&t->jpegs, kind.all);
     (void)atomic_fetch_add(&t->progressive, kind.progressive);
     if (tiles.found) {
@@ -132,13 +133,13 @@ static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *
     if (code == -EROFS || code == -EACCES)
         return error_set(
             err, code,
-            "--tiles: the notes cannot be written beside the index (%s): name a folder that you "
+            "--tiles: the hints cannot be written beside the index (%s): name a folder that you "
             "can write to with --cache-dir, and give the loader the same one",
             where);
     if (code == -ENOSPC)
         return error_set(err, code,
-                         "--tiles: there is no room for all notes: either the disk of %s is full, "
-                         "or the notes have reached 1/25 of the size of the data set, their limit; "
+                         "--tiles: there is no room for all hints: either the disk of %s is full, "
+                         "or the hints have reached 1/25 of the size of the data set, their limit; "
                          "in that case remove %s.notes and run this again",
                          path, path);
     return error_set(err, code, "--tiles: %s.notes: %s", path, strerror(-code));

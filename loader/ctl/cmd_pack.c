@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/util/error_set.h"
+#include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/pack_job.h"
@@ -285,6 +286,43 @@ out:
     return r;
 }
 
+/* Reject shrinking pictures whose boxes would not shrink. */
+static int check_objects(const struct pack_arguments *a, const struct dataset *source,
+                         struct plenum_error *err)
+{
+    if (!dataset_has_object_classes(source) || (!a->resize.longest && !a->resize.shortest))
+        return 0;
+    return error_set(err, -EINVAL,
+                     "--longest and --shortest would shrink the pictures of %s, but not the boxes "
+                     "of their objects: pack it without them, and let the pipeline shrink both",
+                     dataset_get_name(source));
+}
+
+/* Collect the names of fields for a message. */
+static void list_field(void *arg, const char *key, const void *value, size_t len, bool exact)
+{
+    char *all = arg; /* [200] */
+    size_t at = strlen(all);
+
+    (void)value;
+    (void)len;
+    (void)exact;
+    (void)snprintf(all + at, 200 - at, "%s'%s'", at > 0 ? ", " : "", key);
+}
+
+/* Say that fields other than the objects of detection data sets are not packed. */
+static void tell_of_fields(const struct dataset *source)
+{
+    char all[200] = "";
+
+    if (dataset_has_object_classes(source) ||
+        dataset_fields(source, 0, list_field, all, NULL) < 0 || !all[0])
+        return;
+    fprintf(stderr,
+            "%s: only images and labels are packed, not the fields that samples also have: %s\n",
+            program.name, text_make_plain(all));
+}
+
 static int run(int argc, char **argv)
 {
     struct pack_arguments a = {.per_archive = 1000, .prefix = "archive"};
@@ -307,8 +345,12 @@ static int run(int argc, char **argv)
     r = ctl_files_open(argv[1], &options, &source, &err);
     if (r < 0)
         return ctl_fail("pack", &err);
-    r = dataset_has_images(source) ? pack(&a, source, argv[2], &err)
+    r = dataset_has_images(source) ? check_objects(&a, source, &err)
                                    : dataset_refuse_images(source, &err);
+    if (r == 0) {
+        tell_of_fields(source);
+        r = pack(&a, source, argv[2], &err);
+    }
     dataset_unref(source);
     return r < 0 ? ctl_fail("pack", &err) : 0;
 }

@@ -137,7 +137,8 @@ static int measure_image(const char *dataset, struct plan_arguments *a, struct p
             begin = time_cpu_ns();
             wall = time_now_ns();
         } else {
-            struct ctl_jpegs kind = ctl_jpegs_of(scratch.files.own.bytes, scratch.files.own.len);
+            struct ctl_jpegs kind =
+                ctl_jpegs_of(scratch.files.of[0].image.bytes, scratch.files.of[0].image.len);
 
             a->substituted += result.substituted;
             a->jpegs.all += kind.all;
@@ -198,7 +199,7 @@ static void print_text(const struct plan_arguments *a)
     if (a->shares || a->jobs.jobs > 0)
         putchar('\n');
     if (a->image_ns)
-        printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
+        printf("rendering an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
     if (a->copy_ns > a->micro_batch_ns)
         printf("copying to the device takes longer than computing, and bounds the steps\n\n");
     plan_fetch_print(&a->fetch);

@@ -5,7 +5,7 @@
  * People notice at once what tests do not: wrong labels, bad crops, mirrored text, shifted masks.
  * Below each picture are the values drawn for it, and its captions. All cells have room for the
  * lines of the sample with the most lines, so all samples are rendered before the sheet is laid
- * out. */
+ * out. A page of HTML (preview_html.c) is laid out by the browser. */
 #include "config.h"
 
 #include <assert.h>
@@ -21,6 +21,7 @@
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/font.h"
 #include "loader/ctl/preview_fields.h"
+#include "loader/ctl/preview_html.h"
 #include "loader/image/encode.h"
 #include "loader/image/ops/augment_text.h"
 
@@ -35,6 +36,8 @@ enum {
     SEAM = 2,               /* pixels between the images of a sample */
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
 };
+
+enum sheet_form { SHEET_JPEG, SHEET_PNG, SHEET_HTML, SHEET_UNKNOWN };
 
 struct preview_arguments {
     struct ctl_stream_args stream;
@@ -60,7 +63,7 @@ static const struct option_def defs[] = {
 
 static const struct options_program program = {
     .name = "plenumctl preview",
-    .usage = "DATASET OUT.jpg [options]",
+    .usage = "DATASET SHEET [options]",
     .summary = "Draw a contact sheet of samples as the pipeline renders them, with their labels.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
@@ -69,8 +72,8 @@ static const struct options_program program = {
 
 /* A rendered sample. */
 struct cell {
-    uint8_t *pixels; /* [render_bytes()], with the fields drawn that are drawn */
-    char *words;     /* lines below its label, each ended by a newline */
+    uint8_t *pixels; /* [render_bytes()], with some fields drawn; NULL on a page */
+    char *words;     /* lines below its label, each ended by a newline; or its part of a page */
     struct render_result result;
     bool failed;
 };
@@ -79,6 +82,7 @@ struct cell {
 struct sheet {
     const struct ctl_stream *stream;
     const struct preview_arguments *args;
+    enum sheet_form form;
     struct canvas canvas;
     uint32_t columns, cell_width, cell_height, top;
     uint32_t word_lines, word_scale;
@@ -214,11 +218,6 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
     }
 }
 
-static bool is_area(const struct field_shape *shape)
-{
-    return shape->mask || shape->type == PLENUM_FIELD_INSTANCES;
-}
-
 /* Draw masks, boxes and key points, and add the other fields to the words. Masks are drawn first,
  * so that boxes and their classes stay legible. */
 static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
@@ -228,19 +227,19 @@ static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
     char text[WORDS_MAX];
 
     for (uint32_t i = 0; i < fields->count; i++)
-        if (is_area(&fields->shape[i]))
+        if (preview_is_area(&fields->shape[i]))
             draw_field(s, &fields->shape[i], cell->pixels, target->field[i]);
     for (uint32_t i = 0; i < fields->count; i++) {
-        const struct field_shape *shape = &fields->shape[i];
+        const struct field_shape shape = render_field_shape(&s->stream->spec, i);
 
-        if (is_area(shape))
+        if (preview_is_area(&shape))
             continue;
-        if (field_is_of_image(shape))
-            draw_field(s, shape, cell->pixels, target->field[i]);
+        if (field_is_of_image(&shape))
+            draw_field(s, &shape, cell->pixels, target->field[i]);
         else
             add_lines(s, words,
-                      preview_value(fields->spec[i].name, shape, target->field[i], lengths[i], text,
-                                    sizeof(text)),
+                      preview_value(fields->spec[i].name, &shape, target->field[i], lengths[i],
+                                    text, sizeof(text)),
                       " ");
     }
 }
@@ -261,35 +260,62 @@ static int render_words(const struct sheet *s, struct cell *cell, uint64_t index
     return fclose(words) == 0 ? 0 : -ENOMEM;
 }
 
-static int render_cell(void *arg, uint64_t index, unsigned thread)
+/* Write the cell's part of a page, which contains its pixels. */
+static int render_html(struct cell *cell, const struct preview_sample *sample)
 {
-    struct sheet *s = arg;
-    const struct render_spec *spec = &s->stream->spec;
-    struct cell *cell = &s->cells[index];
-    struct render_target target;
-    uint32_t lengths[FIELDS_MAX];
-    struct plenum_error err;
-    uint8_t *values;
+    size_t len;
+    FILE *page = open_memstream(&cell->words, &len);
     int r;
 
-    assert(index < s->args->count && !cell->pixels && !cell->words);
-    cell->pixels = malloc(render_bytes(spec));
-    values = malloc(ctl_field_bytes(s->stream) + 1);
-    if (!cell->pixels || !values) {
-        free(values);
+    if (!page)
         return -ENOMEM;
-    }
-    target = render_target_in(spec, cell->pixels);
-    ctl_field_target(s->stream, values, lengths, &target);
-    r = render_whole(spec, &s->scratch[thread],
-                     (struct order_place){s->args->epoch, s->args->position + index}, &target,
-                     &cell->result, &err);
-    if (r < 0) {
+    r = preview_html_sample(page, sample);
+    free(cell->pixels);
+    cell->pixels = NULL;
+    return fclose(page) == 0 ? r : -ENOMEM;
+}
+
+/* Render the pixels and everything else of a cell, with `values` [render_field_bytes()] for the
+ * fields. */
+static int render_contents(const struct sheet *s, uint64_t index, struct render_scratch *scratch,
+                           uint8_t *values)
+{
+    const struct render_spec *spec = &s->stream->spec;
+    struct order_place place = {s->args->epoch, s->args->position + index};
+    struct cell *cell = &s->cells[index];
+    struct render_target target = render_target_in(spec, cell->pixels);
+    float boxes[VIEWS_IMAGES_MAX][4] = {{0}};
+    uint32_t lengths[FIELDS_MAX], size[2] = {0};
+    uint8_t flips[VIEWS_IMAGES_MAX];
+    struct plenum_error err;
+
+    render_target_fields(spec, values, lengths, &target);
+    target.boxes = boxes[0];
+    target.size = size;
+    target.flips = flips;
+    cell->failed = render_whole(spec, scratch, place, &target, &cell->result, &err) < 0;
+    if (cell->failed) {
         memset(cell->pixels, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */
         fprintf(stderr, "plenumctl preview: %s\n", err.text);
     }
-    cell->failed = r < 0;
-    r = render_words(s, cell, index, &target, lengths);
+    if (s->form != SHEET_HTML)
+        return render_words(s, cell, index, &target, lengths);
+    return render_html(cell, &(struct preview_sample){s->stream, place, &cell->result, &target,
+                                                      lengths, cell->failed ? err.text : NULL});
+}
+
+static int render_cell(void *arg, uint64_t index, unsigned thread)
+{
+    struct sheet *s = arg;
+    struct cell *cell = &s->cells[index];
+    uint8_t *values;
+    int r = -ENOMEM;
+
+    assert(index < s->args->count && !cell->pixels && !cell->words);
+    cell->pixels = malloc(render_bytes(&s->stream->spec));
+    values = malloc(render_field_bytes(&s->stream->spec) + 1);
+    if (cell->pixels && values)
+        r = render_contents(s, index, &s->scratch[thread], values);
     free(values);
     return r;
 }
@@ -420,8 +446,8 @@ static int lay_out(struct sheet *s, struct plenum_error *err)
     if (s->canvas.width <= SHEET_SIDE_MAX && s->canvas.height <= SHEET_SIDE_MAX)
         return 0;
     return error_set(err, -EINVAL,
-                     "a sheet of %u x %u pixels is too large for a JPEG: use fewer samples, or "
-                     "another --columns",
+                     "a sheet of %u x %u pixels is too large: use fewer samples, another "
+                     "--columns, or the form .html",
                      s->canvas.width, s->canvas.height);
 }
 
@@ -454,8 +480,6 @@ static int render_cells(struct sheet *s, struct plenum_error *err)
         render_scratch_fini(&s->scratch[i]);
     if (r < 0)
         return error_set(err, r, "%s", strerror(-r));
-    for (uint32_t i = 0; i < s->args->count; i++)
-        s->word_lines = (uint32_t)max_u64(s->word_lines, count_lines(s->cells[i].words));
     return 0;
 }
 
@@ -467,6 +491,8 @@ static int draw(struct sheet *s, struct plenum_error *err)
     choose_columns(s);
     r = lay_out(s, err); /* without words, to reject an impossible sheet before rendering */
     r = r < 0 ? r : render_cells(s, err);
+    for (uint32_t i = 0; i < s->args->count && r == 0; i++)
+        s->word_lines = (uint32_t)max_u64(s->word_lines, count_lines(s->cells[i].words));
     r = r < 0 ? r : lay_out(s, err);
     if (r < 0)
         return r;
@@ -492,29 +518,72 @@ static void sheet_fini(struct sheet *s)
     free(s->canvas.pixels);
 }
 
-static int write_sheet(const struct sheet *s, const char *path, struct plenum_error *err)
+static int write_picture(struct sheet *s, const char *path, struct plenum_error *err)
 {
-    struct encode_options encode = {.pixels = s->canvas.pixels,
-                                    .width = s->canvas.width,
-                                    .height = s->canvas.height,
-                                    .quality = 92,
-                                    .subsampling = ENCODE_444};
+    struct encode_options encode = {.quality = 92, .subsampling = ENCODE_444};
     uint8_t *bytes;
     size_t len;
-    int r = encode_jpeg(&encode, &bytes, &len);
+    int r = draw(s, err);
 
     if (r < 0)
-        return error_set(err, r, "the sheet could not be encoded as a JPEG");
+        return r;
+    encode.pixels = s->canvas.pixels;
+    encode.width = s->canvas.width;
+    encode.height = s->canvas.height;
+    r = (s->form == SHEET_PNG ? encode_png : encode_jpeg)(&encode, &bytes, &len);
+    if (r < 0)
+        return error_set(err, r, "the sheet could not be encoded as a %s",
+                         s->form == SHEET_PNG ? "PNG" : "JPEG");
     r = ctl_write_file(path, bytes, len, err);
     free(bytes);
+    if (r == 0)
+        printf("%s: %u x %u pixels, ", path, s->canvas.width, s->canvas.height);
     return r;
 }
 
-static bool is_jpeg_name(const char *path)
+static int write_page(struct sheet *s, const char *path, struct plenum_error *err)
 {
+    char *bytes = NULL;
+    size_t len;
+    FILE *page;
+    int r = render_cells(s, err);
+
+    if (r < 0)
+        return r;
+    page = open_memstream(&bytes, &len);
+    if (!page)
+        return error_set(err, -ENOMEM, "out of memory");
+    preview_html_begin(page, s->stream, s->args->epoch, s->args->columns);
+    for (uint32_t i = 0; i < s->args->count; i++) {
+        fputs(s->cells[i].words, page);
+        free(s->cells[i].words);
+        s->cells[i].words = NULL;
+    }
+    preview_html_end(page);
+    r = fclose(page) == 0 ? ctl_write_file(path, bytes, len, err)
+                          : error_set(err, -ENOMEM, "out of memory");
+    free(bytes);
+    if (r == 0)
+        printf("%s: ", path);
+    return r;
+}
+
+static enum sheet_form form_of(const char *path)
+{
+    static const struct {
+        const char *extension;
+        enum sheet_form form;
+    } forms[] = {{".jpg", SHEET_JPEG},
+                 {".jpeg", SHEET_JPEG},
+                 {".png", SHEET_PNG},
+                 {".html", SHEET_HTML},
+                 {".htm", SHEET_HTML}};
     const char *dot = strrchr(path, '.');
 
-    return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0);
+    for (size_t i = 0; dot && i < ARRAY_LEN(forms); i++)
+        if (strcasecmp(dot, forms[i].extension) == 0)
+            return forms[i].form;
+    return SHEET_UNKNOWN;
 }
 
 static int run(int argc, char **argv)
@@ -529,9 +598,9 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 2, "a data set and a file to write are");
     if (r >= 0)
         return r;
-    if (!is_jpeg_name(argv[2])) {
-        fprintf(stderr, "%s: %s: the sheet is a JPEG; name it .jpg or .jpeg\n", program.name,
-                argv[2]);
+    sheet.form = form_of(argv[2]);
+    if (sheet.form == SHEET_UNKNOWN) {
+        fprintf(stderr, "%s: %s: name the sheet .jpg, .png or .html\n", program.name, argv[2]);
         return 2;
     }
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
@@ -540,14 +609,10 @@ static int run(int argc, char **argv)
         r = error_set(&err, -EINVAL, "the pipeline 'none' has no images to show");
         goto out;
     }
-    r = draw(&sheet, &err);
-    if (r < 0)
-        goto out;
-    r = write_sheet(&sheet, argv[2], &err);
-    if (r < 0)
-        goto out;
-    printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.canvas.width,
-           sheet.canvas.height, a.count, ctl_plain_name(stream.dataset, name, sizeof(name)));
+    r = sheet.form == SHEET_HTML ? write_page(&sheet, argv[2], &err)
+                                 : write_picture(&sheet, argv[2], &err);
+    if (r == 0)
+        printf("%u samples of %s\n", a.count, ctl_plain_name(stream.dataset, name, sizeof(name)));
 
 out:
     sheet_fini(&sheet);

@@ -30,7 +30,7 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "plenumctl sample",
     .usage = "DATASET NUMBER... [options]",
-    .summary = "Show where samples come from, by the numbers in a batch: file, label, class, and "
+    .summary = "Show where samples come from, given their numbers: file, label, class, and "
                "everything else that the data set knows about them.",
     .defs = defs,
     .count = ARRAY_LEN(defs),

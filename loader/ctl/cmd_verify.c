@@ -82,7 +82,7 @@ static const struct options_program program = {
     .name = "plenumctl verify",
     .usage = "DATASET [options]",
     .summary = "Read and decode every sample once, prove that packed JPEGs match their "
-               "originals, and list bad samples, for you and for loaders. With a plan (@FILE), "
+               "originals, and list the bad samples, for loaders too. With a plan (@FILE), "
                "verify each of its data sets. Exits with 0 if it finds nothing "
                "wrong, otherwise with 1.",
     .defs = defs,
@@ -332,8 +332,8 @@ static int check_keypoints(const struct image_info *info, const uint8_t *bytes, 
 }
 
 /* Check that an encoded mask has the size of its picture, stored or after EXIF orientation. */
-static int check_size(const struct image_info *info, const struct field_outline *head,
-                      struct plenum_error *err)
+static int check_encoded(const struct image_info *info, const struct field_outline *head,
+                         struct plenum_error *err)
 {
     bool turned = info->orientation > 4 && head->height == info->width;
 
@@ -386,7 +386,7 @@ static int check_instances(const struct image_info *info, const uint8_t *bytes, 
         memcpy(&head, bytes, sizeof(head));
         bytes += sizeof(head);
         if (head.polygons == 0) {
-            r = check_size(info, &head, err);
+            r = check_encoded(info, &head, err);
             bytes += head.numbers * sizeof(uint32_t);
         }
         for (uint32_t i = 0, count; i < head.polygons && r == 0; i++) {
@@ -436,6 +436,24 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
     return r == -ENOMEM || r == 0 ? r : add_problem(v, sample, IN_FIELD, NULL, &err);
 }
 
+/* Check that the annotations give the picture's size, as stored or after EXIF orientation. */
+static int check_size(struct verify *v, uint32_t sample, const struct image_info *info)
+{
+    struct plenum_error reason;
+    uint32_t stated[2];
+
+    dataset_get_stated_size(v->dataset, sample, stated);
+    if (stated[0] == 0 || stated[1] == 0 ||
+        (stated[0] == info->width && stated[1] == info->height) ||
+        (info->orientation > 4 && stated[0] == info->height && stated[1] == info->width))
+        return 0;
+    (void)error_set(&reason, -EBADMSG,
+                    "its annotations say that it is %u x %u, but it is %u x %u: boxes may be for "
+                    "another version of it",
+                    stated[0], stated[1], info->width, info->height);
+    return add_problem(v, sample, IN_ANNOTATIONS, NULL, &reason);
+}
+
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
 {
     const struct dataset_buffer *buffer = &v->buffers[thread];
@@ -457,6 +475,9 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
         return add_problem(v, sample, UNREADABLE, NULL, &err);
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, BAD, buffer, &err) : r;
+    r = check_size(v, sample, &info);
+    if (r < 0)
+        return r;
     if (info.junk > 0) {
         (void)image_refuse_junk(info.junk, &err);
         r = add_problem(v, sample, JUNK, buffer, &err);

@@ -248,6 +248,15 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
     return ctl_dataset_open(name, options, ret, err);
 }
 
+static int check_fields(const struct render_spec *spec, struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+    struct field_shape shape[FIELDS_MAX];
+    int r = views_check_fields(&spec->views, fields, err);
+
+    return r < 0 ? r : views_shape_fields(&spec->views, fields, fields->shape, shape, err);
+}
+
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {
@@ -288,8 +297,8 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         ctl_stream_close(&s);
         return r;
     }
-    if (fields_follow_pixels(dataset_get_fields(s.dataset)) &&
-        (r = views_check_followers(&s.spec.views, err)) < 0) {
+    r = check_fields(&s.spec, err);
+    if (r < 0) {
         ctl_stream_close(&s);
         return r;
     }
@@ -344,45 +353,6 @@ void ctl_stream_close(struct ctl_stream *stream)
 {
     dataset_unref(stream->dataset);
     *stream = (struct ctl_stream){0};
-}
-
-static uint64_t bytes_of_field(const struct ctl_stream *s, const struct field_shape *shape)
-{
-    const struct views *views = &s->spec.views;
-    uint64_t bytes = 0;
-
-    if (!shape->mask && !field_is_of_image(shape))
-        return shape->room;
-    for (uint32_t i = 0; i < views->count; i++)
-        bytes += views->view[i].count *
-                 field_image_bytes(shape, (uint64_t)views->view[i].pipeline.width *
-                                              views->view[i].pipeline.height);
-    return bytes;
-}
-
-uint64_t ctl_field_bytes(const struct ctl_stream *stream)
-{
-    const struct fields *fields = dataset_get_fields(stream->dataset);
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < fields->count; i++)
-        bytes += bytes_of_field(stream, &fields->shape[i]);
-    return bytes;
-}
-
-void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
-                      struct render_target *target)
-{
-    const struct fields *fields = dataset_get_fields(stream->dataset);
-
-    for (uint32_t i = 0; i < fields->count; i++) {
-        uint64_t bytes = bytes_of_field(stream, &fields->shape[i]);
-
-        lengths[i] = (uint32_t)bytes;
-        target->field[i] = room;
-        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
-        room += bytes;
-    }
 }
 
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err)

@@ -76,14 +76,6 @@ int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint3
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
-/** Returns the bytes of all fields of one sample, as they are shown. */
-uint64_t ctl_field_bytes(const struct ctl_stream *stream);
-/** Make a target write a sample's fields to `room` [ctl_field_bytes()], one after the other.
- * `lengths` [FIELDS_MAX] receives the size of each field in bytes; the size of text is known only
- * after rendering. The target borrows both. */
-void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
-                      struct render_target *target);
-
 /** Show progress on standard error: in place on a terminal, otherwise as a line every ten seconds.
  * For dataset_options.progress. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);

@@ -27,7 +27,9 @@ plenumctl_SOURCES = \
 	%D%/plan_jobs.c %D%/plan_jobs.h \
 	%D%/plan_shares.c %D%/plan_shares.h \
 	%D%/cmd_preview.c \
+	%D%/html.c %D%/html.h \
 	%D%/preview_fields.c %D%/preview_fields.h \
+	%D%/preview_html.c %D%/preview_html.h \
 	%D%/cmd_sample.c \
 	%D%/screen.c %D%/screen.h \
 	%D%/cmd_status.c \

@@ -44,6 +44,7 @@ struct slot {
     struct pack_result result;
     struct plenum_error why; /* why the file is kept unchanged */
     const char *extension;   /* for its format; NULL: the format is unknown */
+    char *objects;           /* JSON of its annotations, malloc; NULL: it has none */
 };
 
 /* The archive that is being written. Owned by the thread that writes. */
@@ -235,6 +236,19 @@ static const char *default_extension(const char *path)
     return dot && strcasecmp(dot, ".png") == 0 ? ".png" : ".jpg";
 }
 
+/* Write a member of text: KEY and `end`. */
+static int write_text(struct pack_job *job, const char *end, const char *text,
+                      struct plenum_error *err)
+{
+    struct pack_output *o = &job->output;
+    char *name = str_format("%s%s", o->keys[o->done], end);
+    int r = name ? tar_writer_add(o->writer, name, text, strlen(text), err)
+                 : error_set(err, -ENOMEM, "out of memory");
+
+    free(name);
+    return r;
+}
+
 static int write_members(struct pack_job *job, const struct slot *slot, uint32_t sample,
                          struct plenum_error *err)
 {
@@ -245,7 +259,7 @@ static int write_members(struct pack_job *job, const struct slot *slot, uint32_t
     size_t len = packed ? slot->result.len : slot->raw.len;
     char source[PATH_BYTES], label[32];
     char *name;
-    int r = -ENOMEM, n;
+    int r = -ENOMEM;
 
     assert(o->writer && key);
     (void)dataset_get_sample_path(job->options->source, sample, source, sizeof(source));
@@ -255,13 +269,10 @@ static int write_members(struct pack_job *job, const struct slot *slot, uint32_t
     free(name);
     if (r < 0)
         return r == -ENOMEM ? error_set(err, r, "out of memory") : r;
-    name = str_format("%s.cls", key);
-    n = snprintf(label, sizeof(label), "%lld",
-                 (long long)dataset_get_label(job->options->source, sample));
-    r = name ? tar_writer_add(o->writer, name, label, (size_t)n, err)
-             : error_set(err, -ENOMEM, "out of memory");
-    free(name);
-    return r;
+    (void)snprintf(label, sizeof(label), "%lld",
+                   (long long)dataset_get_label(job->options->source, sample));
+    r = write_text(job, ".cls", label, err);
+    return r == 0 && slot->objects ? write_text(job, ".json", slot->objects, err) : r;
 }
 
 static int account(struct pack_job *job, const struct slot *slot, uint32_t sample,
@@ -326,7 +337,9 @@ static int write_slot(struct pack_job *job, const struct slot *slot, uint64_t tu
 static void slot_clear(struct slot *slot)
 {
     free(slot->result.bytes);
+    free(slot->objects);
     slot->result = (struct pack_result){0};
+    slot->objects = NULL;
     slot->ready = false;
 }
 
@@ -373,6 +386,45 @@ static const char *extension_of(const struct image_decoder *decoder, const struc
     return extension && dataset_is_image_extension(extension) ? extension : NULL;
 }
 
+/* An object of JSON while it is written. */
+struct pack_json {
+    char *text;
+    size_t len, cap;
+    bool failed;
+};
+
+/* Add a field of a detection data set, which is JSON. */
+static void add_member(void *arg, const char *key, const void *value, size_t len, bool exact)
+{
+    struct pack_json *j = arg;
+    size_t more = strlen(key) + len + 6;
+
+    (void)exact;
+    j->failed = j->failed || array_reserve(&j->text, &j->cap, j->len + more, 1) < 0;
+    if (!j->failed)
+        j->len += (size_t)snprintf(j->text + j->len, more, "%c\"%s\":%.*s", j->len ? ',' : '{', key,
+                                   (int)len, (const char *)value);
+}
+
+/* Copy the annotations of a sample of a detection data set. If they are malformed, the packed sample
+ * has none either, and so is as bad. */
+static int copy_objects(const struct pack_job *job, uint32_t sample, char **ret,
+                        struct plenum_error *err)
+{
+    struct pack_json j = {.len = 0};
+    int r = dataset_fields(job->options->source, sample, add_member, &j, err);
+
+    if (r == 0 && j.failed)
+        r = error_set(err, -ENOMEM, "out of memory");
+    if (r < 0) {
+        free(j.text);
+        return r == -EBADMSG ? 0 : r;
+    }
+    memcpy(j.text + j.len, "}", 2); /* add_member() leaves room */
+    *ret = j.text;
+    return 0;
+}
+
 /* Read and pack one sample; its file stays in the buffer. */
 static int pack_sample(struct pack_job *job, uint32_t sample, unsigned thread, struct slot *ret,
                        struct plenum_error *err)
@@ -398,10 +450,15 @@ static int pack_sample(struct pack_job *job, uint32_t sample, unsigned thread, s
     r = (pack_resize_is_raw(resize, sample) ? image_pack_raw : image_pack_resized)(
         job->decoders[thread], resize, &(struct image_file){buffer->bytes, buffer->len},
         &ret->result, &ret->why);
-    if (r < 0)
+    if (r < 0) {
         *err = ret->why;
-    else
-        ret->extension = extension_of(job->decoders[thread], ret, buffer);
+        return r;
+    }
+    ret->extension = extension_of(job->decoders[thread], ret, buffer);
+    if (dataset_has_object_classes(job->options->source))
+        r = copy_objects(job, sample, &ret->objects, err);
+    if (r < 0)
+        slot_clear(ret);
     return r;
 }
 
@@ -439,7 +496,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
         *slot = made;
         write_ready(job);
     } else if (r >= 0) {
-        free(made.result.bytes);
+        slot_clear(&made);
     }
     r = job->code;
     lock_release(&job->mu);

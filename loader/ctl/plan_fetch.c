@@ -67,7 +67,7 @@ void plan_fetch_print(const struct plan_fetch *f)
         printf("a request takes %.1f ms, so a loader fetches at most %.0f images/s with its %d "
                "connections\n",
                (double)f->request_ns / 1e6, plan_fetch_rate(f), CONNECTIONS);
-    printf("a copy of all samples takes %s: with room for a part of them, that part need not be "
+    printf("caching all samples takes %s; with a smaller cache, only the samples in it are not "
            "fetched again\n\n",
            bytes);
 }

@@ -32,25 +32,11 @@ enum {
     QUARTERS = 4,
 };
 
-MESSAGE static int refuse(struct plenum_error *err, const char *why)
+static int check(const struct render_spec *spec, struct plenum_error *err)
 {
-    return error_set(err, -EINVAL, "these jobs would share no pixels, because %s", why);
-}
+    const char *why = render_cannot_share(spec);
 
-/* The rules of may_share() in loader/serve/sharing.c. */
-static int check(const struct ctl_stream *s, struct plenum_error *err)
-{
-    if (!dataset_has_images(s->dataset))
-        return refuse(err, "the data set has no images");
-    if (s->spec.order.mixture)
-        return refuse(err, "they show a plan");
-    if (s->spec.order.repeat > 1)
-        return refuse(err, "they have --repeat");
-    if (dataset_is_generated(s->dataset))
-        return refuse(err, "the data set is generated");
-    if (dataset_is_remote(s->dataset))
-        return refuse(err, "the data set is in an object store");
-    return 0;
+    return why ? error_set(err, -EINVAL, "these jobs would share no pixels, because %s", why) : 0;
 }
 
 /* Store the planes of one sample into a slot, image by image. */
@@ -79,7 +65,7 @@ static int measure_copy(const struct render_spec *spec, struct plan_jobs *plan,
     int r = 0;
 
     if (planes && room) {
-        memset(room, 1, slots * bytes); /* no page is fresh */
+        memset(room, 1, slots * bytes); /* so that no page fault is measured */
         begin = time_cpu_ns();
         for (uint64_t i = 0; i < COPIES; i++)
             copy_one(spec, planes, room + i % slots * bytes);
@@ -100,9 +86,9 @@ int plan_jobs_find(const char *dataset, const struct ctl_stream_args *args, stru
 
     if (r < 0)
         return r;
-    r = check(&s, err);
+    r = check(&s.spec, err);
     if (r == 0) {
-        plan->bytes = render_bytes(&s.spec) + OVERHEAD;
+        plan->bytes = render_bytes(&s.spec) + render_field_bytes(&s.spec) + OVERHEAD;
         r = measure_copy(&s.spec, plan, err);
     }
     ctl_stream_close(&s);

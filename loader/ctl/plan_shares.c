@@ -153,7 +153,7 @@ static void print_pieces(const struct plan_shares *s)
         printf("\n");
     }
     if (plan->num_pieces > PIECES_PRINTED)
-        printf("and %u changes more\n", plan->num_pieces - PIECES_PRINTED);
+        printf("and %u more changes\n", plan->num_pieces - PIECES_PRINTED);
 }
 
 /* Print the passes at which samples get new weights. */
@@ -162,10 +162,10 @@ static void print_reweighs(const struct plan_shares *s)
     const struct orderplan *plan = s->plan;
 
     for (uint32_t i = 0; i < plan->num_reweighs && i < PIECES_PRINTED; i++)
-        printf("from pass %-7u  samples of %s by %s\n", plan->reweighs[i].pass,
+        printf("from pass %-7u  samples of %s are weighted by %s\n", plan->reweighs[i].pass,
                plan->sets[plan->reweighs[i].set].name, plan->reweighs[i].weights);
     if (plan->num_reweighs > PIECES_PRINTED)
-        printf("and %u changes more\n", plan->num_reweighs - PIECES_PRINTED);
+        printf("and %u more changes\n", plan->num_reweighs - PIECES_PRINTED);
 }
 
 static void print_part(const struct plan_shares *s, const struct plan_part *part)

@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,11 +35,15 @@ static uint32_t palette(uint64_t number)
     return colour;
 }
 
-/* Returns the colour of a mask's number. Numbers above 255 share the colours of 1 to 254, except
- * 65535, which is padding and has the colour of 255. */
-static uint32_t colour_of(uint64_t number)
+uint32_t preview_colour(uint64_t number)
 {
     return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);
+}
+
+uint32_t preview_number(const uint8_t *mask, uint32_t item, size_t pixel)
+{
+    assert(item == 1 || item == 2);
+    return item == 1 ? mask[pixel] : mask[pixel * 2] | (uint32_t)mask[pixel * 2 + 1] << 8;
 }
 
 static void tint(uint8_t *pixel, uint32_t colour)
@@ -53,12 +56,11 @@ void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item
 {
     size_t count = (size_t)image->width * image->height;
 
-    assert(item == 1 || item == 2);
     for (size_t i = 0; i < count; i++) {
-        uint32_t number = item == 1 ? mask[i] : mask[i * 2] | (uint32_t)mask[i * 2 + 1] << 8;
+        uint32_t number = preview_number(mask, item, i);
 
         if (number > 0)
-            tint(image->pixels + i * 3, colour_of(number));
+            tint(image->pixels + i * 3, preview_colour(number));
     }
 }
 
@@ -73,11 +75,11 @@ void preview_instances(const struct canvas *image, const uint8_t *instances)
         bits += sizeof(struct plenum_instance);
         for (size_t k = 0; k < count; k++)
             if (bits[k / 8] >> k % 8 & 1)
-                tint(image->pixels + k * 3, colour_of(i));
+                tint(image->pixels + k * 3, preview_colour(i));
     }
 }
 
-static bool is_light(uint32_t colour)
+bool preview_is_light(uint32_t colour)
 {
     return (colour >> 16) + 2 * (colour >> 8 & 0xff) + (colour & 0xff) > 2 * 255;
 }
@@ -102,7 +104,7 @@ static uint32_t name_class(const struct dataset *dataset, int64_t class, uint32_
 static void draw_box(const struct canvas *image, const struct dataset *dataset,
                      const struct plenum_box *box)
 {
-    uint32_t colour = colour_of((uint64_t)box->class_id);
+    uint32_t colour = preview_colour((uint64_t)box->class_id);
     uint32_t wide = image->width >= THICK_FROM && image->height >= THICK_FROM ? 2 : 1;
     uint32_t left = (uint32_t)floorf(box->left), top = (uint32_t)floorf(box->top);
     uint32_t right = (uint32_t)ceilf(box->right), bottom = (uint32_t)ceilf(box->bottom);
@@ -124,7 +126,7 @@ static void draw_box(const struct canvas *image, const struct dataset *dataset,
                                 .y = top + wide,
                                 .max_width = tag_width,
                                 .scale = 1,
-                                .ink = is_light(colour) ? 0 : 0xffffff},
+                                .ink = preview_is_light(colour) ? 0 : 0xffffff},
                  text);
 }
 
@@ -170,7 +172,7 @@ void preview_keypoints(const struct canvas *image, const struct field_shape *sha
 
             memcpy(&point, pose + sizeof(struct plenum_pose) + k * sizeof(point), sizeof(point));
             if (point.visibility > 0)
-                draw_keypoint(image, &point, colour_of(k + 1));
+                draw_keypoint(image, &point, preview_colour(k + 1));
         }
     }
 }

@@ -256,8 +256,6 @@ static int find_file(const struct dataset *d, const char *path, struct annotated
         return check_links(d, path, err);
     if (r == 0 && !S_ISREG(st.st_mode))
         return error_set(err, -EBADMSG, "'%.400s' is not a file", path);
-    if (r == 0 && st.st_size > BESIDE_MAX)
-        return error_set(err, -EBADMSG, "%.400s has more than 16 MiB", path);
     if (r < 0)
         return scope_error(&d->scope, err, r, path);
     ret->size = (uint64_t)st.st_size;
@@ -270,7 +268,7 @@ int annotated_load(const struct dataset *d, const char *path, struct annotated_b
     int fd, r = find_file(d, path, facts, err);
 
     *ret = NULL;
-    if (r < 0 || !facts->exists)
+    if (r < 0 || !facts->exists || facts->size > BESIDE_MAX)
         return r;
     fd = scope_open(&d->scope, path, 0);
     if (fd < 0)
@@ -295,8 +293,11 @@ int annotated_read(const struct dataset *d, const char *path, const struct annot
     struct annotated_beside now;
     int r = annotated_load(d, path, &now, ret, err);
 
-    if (r < 0 || (now.exists == was->exists && now.size == was->size && now.hash == was->hash))
+    if (r < 0)
         return r;
+    if (now.exists == was->exists && now.size == was->size && now.hash == was->hash)
+        return now.exists && !*ret ? error_set(err, -EBADMSG, "%.400s has more than 16 MiB", path)
+                                   : 0;
     free(*ret);
     *ret = NULL;
     return dataset_has_changed(d, path, err);

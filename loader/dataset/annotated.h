@@ -79,16 +79,18 @@ int annotated_stamp_folder(const struct dataset *d, const char *path, struct sta
 /** A file beside a picture, as it was when the data set was indexed. */
 struct annotated_beside {
     bool exists;
-    uint64_t size, hash; /* of its bytes */
+    uint64_t size,
+        hash; /* of its bytes; one with more than 16 MiB is not read, and has the hash 0 */
 };
 
 /** Read a file beside a picture, and set its facts. Returns 0 with its bytes, followed by a NUL, in
- * `*ret` (malloc; NULL if it does not exist); or -errno with `err` set: -EBADMSG if it is not a
- * file, has more than 16 MiB, or does not exist because a symbolic link leads nowhere. */
+ * `*ret` (malloc; NULL if it does not exist or has more than 16 MiB); or -errno with `err` set:
+ * -EBADMSG if it is not a file, or does not exist because a symbolic link leads nowhere. */
 int annotated_load(const struct dataset *d, const char *path, struct annotated_beside *facts,
                    char **ret, struct plenum_error *err);
 
-/** The same for a file whose bytes must be those that it had: otherwise, returns -ESTALE. */
+/** Like annotated_load(), but the bytes must be those that the file had: otherwise, returns
+ * -ESTALE. Returns -EBADMSG if there are more than 16 MiB. */
 int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
                    char **ret, struct plenum_error *err);
 

@@ -3,10 +3,10 @@
  * file (coco_file.h).
  *
  * The samples are the images of the file, in the order of their ids, as in torchvision's
- * CocoDetection. A sample's note is "ID [OBJECTS]": its image id, and JSON like that of fields of
- * boxes, in which categories are classes. A second string, "AT LENGTH HASH;..." says where in the
- * file the outline of each object is, because outlines may be too large for an index. The index is
- * stale when the file has changed. */
+ * CocoDetection. A sample's note is "ID WIDTH HEIGHT [OBJECTS]": its image id, the size that the
+ * file gives (or 0), and JSON like that of fields of boxes, in which categories are classes. A
+ * second string, "AT LENGTH HASH;..." says where in the file the outline of each object is, because
+ * outlines may be too large for an index. The index is stale when the file has changed. */
 #include "config.h"
 
 #include <assert.h>
@@ -380,7 +380,11 @@ static int write_note(const struct coco_file *f, size_t image, size_t *at, const
     int r;
 
     n->len = 0;
-    r = append(n, "", id, " [");
+    r = append(n, "", id, " ");
+    if (r == 0)
+        r = append(n, "", f->images[image].width, " ");
+    if (r == 0)
+        r = append(n, "", f->images[image].height, " [");
     for (; *at < f->num_objects && f->objects[*at].image == id && r == 0; ++*at) {
         const struct coco_object *o = &f->objects[*at];
         int64_t class = classes[coco_file_category(f, o->category)];
@@ -488,6 +492,24 @@ static bool coco_fresh(const struct dataset *d)
 
 /* ---- fields ---- */
 
+/* Returns the list of a note. */
+static const char *objects_of(const char *note)
+{
+    const char *list = strchr(note, '[');
+
+    assert(list); /* write_note() */
+    return list;
+}
+
+static void coco_stated_size(const struct dataset *d, const struct index_sample *sample,
+                             uint32_t *ret)
+{
+    char *at = strchr(annotated_note(d, sample), ' ');
+
+    ret[0] = (uint32_t)strtoul(at, &at, 10);
+    ret[1] = (uint32_t)strtoul(at, NULL, 10);
+}
+
 /* Write the objects that are crowds, without saying that they are, so that a field of boxes takes
  * them. `ret` has room for all objects. */
 static void pick_crowds(const char *objects, char *ret)
@@ -551,7 +573,7 @@ static int read_outline(const struct dataset *d, int fd, const struct coco_outli
 static int insert_outlines(const struct dataset *d, const char *note, int fd, char *ret,
                            struct plenum_error *err)
 {
-    const char *objects = strchr(note, ' ') + 1, *outlines = note + strlen(note) + 1;
+    const char *objects = objects_of(note), *outlines = note + strlen(note) + 1;
     struct json_at rest = json_begin((struct json_at){objects, objects + strlen(objects)}), each;
     struct coco_outline outline;
     char *at = ret;
@@ -606,13 +628,11 @@ static int coco_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct field_memory *memory,
                        struct plenum_error *err)
 {
-    const char *note = annotated_note(d, sample), *space = strchr(note, ' '), *objects = space + 1;
+    const char *note = annotated_note(d, sample), *objects = objects_of(note);
     char *outlined = NULL, *crowds;
     size_t len;
-    int r;
+    int r = fields_have_instances(&d->fields) ? add_outlines(d, note, &outlined, err) : 0;
 
-    assert(space); /* write_note() */
-    r = fields_have_instances(&d->fields) ? add_outlines(d, note, &outlined, err) : 0;
     if (r < 0)
         return r;
     objects = outlined ? outlined : objects;
@@ -622,7 +642,7 @@ static int coco_fields(const struct dataset *d, const struct index_sample *sampl
         pick_crowds(objects, crowds);
         field(arg, "objects", objects, len, false);
         field(arg, "crowds", crowds, strlen(crowds), false);
-        field(arg, "image_id", note, (size_t)(space - note), false);
+        field(arg, "image_id", note, strcspn(note, " "), false);
     }
     if (memory)
         memory->each = max_u64(memory->each, len + 4 + (outlined ? len : 0));
@@ -655,7 +675,7 @@ static int list_ids(const struct dataset *d, struct coco_id **ids, size_t *count
     size_t cap = 0;
 
     for (uint32_t i = 0; i < d->index.header->samples; i++) {
-        const char *list = strchr(annotated_note(d, &d->index.samples[i]), ' ') + 1;
+        const char *list = objects_of(annotated_note(d, &d->index.samples[i]));
         struct json_at rest = json_begin((struct json_at){list, list + strlen(list)}), each, id;
 
         while (json_next(&rest, &each)) {
@@ -719,6 +739,7 @@ const struct format format_coco = {
     .path = annotated_file,
     .describe = annotated_describe,
     .fields = coco_fields,
+    .stated_size = coco_stated_size,
     .own_fields = "objects:objects:boxes",
     .check = coco_check,
 };

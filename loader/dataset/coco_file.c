@@ -67,7 +67,8 @@ static int put_compact(struct coco_file *f, struct json_at value)
 
 /* The members of an entry that are used. An `at` of NULL: it is missing. */
 struct coco_entry {
-    struct json_at id, image_id, category_id, name, file_name, iscrowd, segmentation, kept[3];
+    struct json_at id, image_id, category_id, name, file_name, width, height, iscrowd, segmentation;
+    struct json_at kept[3];
 };
 
 static const char *const kept_names[] = {"bbox", "keypoints", "num_keypoints"};
@@ -82,6 +83,8 @@ static void find_members(struct json_at object, struct coco_entry *ret)
                   {"category_id", &ret->category_id},
                   {"name", &ret->name},
                   {"file_name", &ret->file_name},
+                  {"width", &ret->width},
+                  {"height", &ret->height},
                   {"iscrowd", &ret->iscrowd},
                   {"segmentation", &ret->segmentation},
                   {kept_names[0], &ret->kept[0]},
@@ -130,6 +133,16 @@ static int need_text(struct coco_file *f, struct json_at value, const char *name
                            name);
 }
 
+/* Returns a width or height; 0 if it is none. */
+static uint32_t side_of(struct json_at value)
+{
+    int64_t number;
+
+    return value.at && json_whole(value, &number) && number > 0 && number <= UINT32_MAX
+               ? (uint32_t)number
+               : 0;
+}
+
 static int add_image(struct coco_file *f, const struct json_item *item, struct plenum_error *err)
 {
     struct coco_image image = {.id = 0};
@@ -137,6 +150,8 @@ static int add_image(struct coco_file *f, const struct json_item *item, struct p
     int r;
 
     find_members(item->value, &e);
+    image.width = side_of(e.width);
+    image.height = side_of(e.height);
     r = need_id(e.id, "id", &image.id, err);
     if (r == 0)
         r = need_text(f, e.file_name, "file_name", &image.name, err);
@@ -183,12 +198,9 @@ static int put_box(struct coco_file *f, struct json_at outline, struct plenum_er
 }
 
 /* Write the members that are kept, as `"id":7,"iscrowd":0,"bbox":[1,2,3,4]`. */
-static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t id,
+static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t id, bool crowd,
                       struct plenum_error *err)
 {
-    double number = 0;
-    bool crowd = e->iscrowd.at && (json_type(e->iscrowd) == JSON_AT_TRUE ||
-                                   (json_double(e->iscrowd, &number) && number != 0));
     char text[64];
     int n = snprintf(text, sizeof(text), "\"id\":%" PRId64 ",\"iscrowd\":%d", id, crowd);
     int r = put(f, text, (size_t)n);
@@ -223,6 +235,7 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
 {
     struct coco_object object = {.text = f->text_bytes};
     struct coco_entry e;
+    bool crowd = false;
     int r;
 
     find_members(item->value, &e);
@@ -233,8 +246,13 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
         r = need_id(e.category_id, "category_id", &object.category, err);
     if (r == 0 && !e.kept[0].at && !e.segmentation.at)
         r = error_set(err, -EBADMSG, "it has no \"bbox\"");
+    if (r == 0 && e.iscrowd.at && !json_flag(e.iscrowd, &crowd))
+        r = error_set(err, -EBADMSG,
+                      "the \"iscrowd\" of the annotation with the id %lld is not 0, 1, true or "
+                      "false, but %s",
+                      (long long)object.id, json_kind(e.iscrowd));
     if (r == 0)
-        r = put_object(f, &e, object.id, err);
+        r = put_object(f, &e, object.id, crowd, err);
     set_outline(&object, &e, item);
     if (r == 0)
         r = index_memory_grow(f->memory, &f->objects, &f->cap_objects, f->num_objects,

@@ -10,7 +10,8 @@
 /** An image, category or annotation of the file. Texts are offsets in `text`. */
 struct coco_image {
     int64_t id;
-    uint64_t name; /* file_name */
+    uint64_t name;          /* file_name */
+    uint32_t width, height; /* 0: missing, or not a size */
 };
 
 struct coco_category {

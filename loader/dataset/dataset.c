@@ -11,6 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/text.h"
@@ -75,12 +78,13 @@ static void warn_of_deep(struct dataset *d)
     const struct index_header *h = d->index.header;
     char text[200];
 
-    if (h->deep == 0 || !dataset_has_images(d))
+    if (h->checked.deep == 0 || !dataset_has_images(d))
         return;
     (void)snprintf(text, sizeof(text),
                    "only the upper 8 bits of PNGs with 16 bits per channel are used (%llu of the "
                    "%u images that were checked)",
-                   (unsigned long long)h->deep, (unsigned)min_u64(h->samples, FINGERPRINT_SAMPLES));
+                   (unsigned long long)h->checked.deep,
+                   (unsigned)min_u64(h->samples, FINGERPRINT_SAMPLES));
     dataset_add_warning(d, text, "");
 }
 
@@ -495,11 +499,27 @@ bool dataset_is_remote(const struct dataset *dataset)
     return dataset->remote != NULL || dataset->has_remote_sets;
 }
 
+static uint64_t checksum_of_sets(const struct dataset *dataset)
+{
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset_get_sets(dataset, sets);
+    uint64_t checksums[MIXTURE_SETS_MAX];
+
+    for (uint32_t i = 0; i < count; i++) {
+        checksums[i] = dataset_get_checksum(sets[i].dataset);
+        if (checksums[i] == 0)
+            return 0;
+    }
+    return XXH3_64bits(checksums, count * sizeof(checksums[0]));
+}
+
 uint64_t dataset_get_checksum(const struct dataset *dataset)
 {
-    bool has = !dataset->mixed && !dataset_is_generated(dataset) && dataset->index.header;
-
-    return has ? dataset->index.header->checksum : 0;
+    if (dataset_is_generated(dataset))
+        return 0;
+    if (dataset->mixed)
+        return checksum_of_sets(dataset);
+    return dataset->index.header ? dataset->index.header->checksum : 0;
 }
 
 bool dataset_has_images(const struct dataset *dataset)

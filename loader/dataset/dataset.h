@@ -178,8 +178,8 @@ bool dataset_is_remote(const struct dataset *dataset);
 /** Returns the set in the cache of samples (loader/cache/sample_cache.h) to which the data set's
  * samples belong; KEEP_NO_SET: they are not cached, or the data set is a plan's. */
 uint64_t dataset_get_cached_set(const struct dataset *dataset);
-/** Returns a checksum of the index of one data set, which covers names, sizes, labels and stamps
- * of all samples. 0: it is not known, or the data set is generated or a plan's. */
+/** Returns a checksum of the index, or of those of a plan's sets, which covers names, sizes, labels
+ * and stamps of all samples. 0: it is not known, or the data set is generated. */
 uint64_t dataset_get_checksum(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
@@ -244,6 +244,15 @@ typedef int dataset_fault(void *arg, uint32_t sample, const char *sentence);
 int dataset_check(const struct dataset *dataset, dataset_fault *fault, void *arg,
                   struct plenum_error *err);
 
+/** Write the width and height that a sample's annotations give for its picture, as stored or after
+ * EXIF orientation, to `ret` [2]; zeros if they give none. */
+void dataset_get_stated_size(const struct dataset *dataset, uint32_t sample, uint32_t *ret);
+
+/** Write a clause to `ret`, or "": pictures that EXIF turns have annotations for turned pictures,
+ * but the pipeline lacks `exif`, or the reverse. `exif` is whether the pipeline has it. Returns
+ * `ret`. */
+char *dataset_warn_of_exif(const struct dataset *dataset, bool exif, char *ret, size_t size);
+
 /** The `content` of a bad sample whose bytes could not be read, such as an empty file or one with a
  * wrong checksum. */
 #define DATASET_NO_BYTES UINT64_MAX
@@ -301,8 +310,8 @@ void dataset_buffer_fini(struct dataset_buffer *buffer);
  * Borrowed. Threads: any. */
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
-/** Returns the -errno because of which there is no hint cache despite options.hints; 0: there is
- * one, or none was requested. */
+/** If options.hints was set but there is no hint cache, returns the reason, -errno. Otherwise
+ * returns 0. */
 int dataset_get_hints_code(const struct dataset *dataset);
 
 /** Write the default folder for indices to `ret`: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or

@@ -50,10 +50,10 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
 /** Returns the number of heads of the index: samples that are separate files, and whose first bytes
  * the fingerprint covers. */
 size_t fingerprint_heads(const struct dataset *d, size_t samples);
-/** Compute the checksum of the index in parts, set its heads, and count the 16-bit PNGs among the
- * samples that this reads. Returns 0, or -errno with `err` set. */
+/** Compute the checksum of the index in parts, set its heads, and count images of some kinds among
+ * the samples that this reads. Returns 0, or -errno with `err` set. */
 int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
-                    uint32_t *deep, struct plenum_error *err);
+                    struct index_checked *checked, struct plenum_error *err);
 /** Returns whether the bytes of the index's heads are unchanged. Reads the heads whose stamps
  * differ. */
 bool fingerprint_holds(const struct dataset *d);

@@ -52,13 +52,13 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
     struct json_at outline;
     struct plenum_box box;
     bool has = json_get(object, "segmentation", &outline);
-    int r;
+    int r = field_is_crowd(object, index, err);
 
     if (json_type(object) != JSON_AT_OBJECT)
         return error_set(err, -EBADMSG,
                          "entry %zu of its list is not an object with \"segmentation\"", index);
-    if (field_is_crowd(object))
-        return 0;
+    if (r != 0)
+        return r < 0 ? r : 0;
     r = field_get_box(s, object, index, &box, err);
     if (r < 0)
         return r;

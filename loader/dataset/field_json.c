@@ -197,13 +197,16 @@ static int add_box(struct field_stored *s, const struct plenum_box *box, struct 
     return put(&s->numbers, box, sizeof(*box), err);
 }
 
-bool field_is_crowd(struct json_at object)
+int field_is_crowd(struct json_at object, size_t index, struct plenum_error *err)
 {
     struct json_at crowd;
-    double number;
+    bool is = false;
 
-    return json_get(object, "iscrowd", &crowd) &&
-           (json_type(crowd) == JSON_AT_TRUE || (json_double(crowd, &number) && number != 0));
+    if (json_get(object, "iscrowd", &crowd) && !json_flag(crowd, &is))
+        return error_set(err, -EBADMSG,
+                         "the \"iscrowd\" of object %zu is not 0, 1, true or false, but %s", index,
+                         json_kind(crowd));
+    return is;
 }
 
 static void set_edges(struct edges *ret, double left, double top, double right, double bottom)
@@ -276,10 +279,10 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
                       struct plenum_error *err)
 {
     struct plenum_box box;
-    int r;
+    int r = field_is_crowd(object, index, err);
 
-    if (field_is_crowd(object))
-        return 0;
+    if (r != 0)
+        return r < 0 ? r : 0;
     r = field_get_box(s, object, index, &box, err);
     return r < 0 ? r : add_box(s, &box, err);
 }

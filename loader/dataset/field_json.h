@@ -47,7 +47,8 @@ int field_get_box(struct field_stored *s, struct json_at object, size_t index,
 /** Find the requested value in the JSON. Returns 0, or -EBADMSG with `err` set. */
 int field_find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err);
 
-/** Returns whether an object of COCO marks a group of objects (iscrowd), not a single one. */
-bool field_is_crowd(struct json_at object);
+/** Find out whether an object of COCO, the `index`-th of its list, marks a group of objects
+ * (iscrowd), not a single one. Returns 0 or 1, or -EBADMSG with `err` set. */
+int field_is_crowd(struct json_at object, size_t index, struct plenum_error *err);
 
 #endif

@@ -132,12 +132,13 @@ static int add_object(struct poses *p, size_t index, struct json_at object,
     int64_t class_id = 0, number = (int64_t)index;
     struct json_at points, class, id;
     bool has = json_get(object, "keypoints", &points);
+    int crowd = field_is_crowd(object, index, err);
 
     if (json_type(object) != JSON_AT_OBJECT)
         return error_set(err, -EBADMSG, "entry %zu of its list is not an object with \"keypoints\"",
                          index);
-    if (field_is_crowd(object))
-        return 0;
+    if (crowd != 0)
+        return crowd < 0 ? crowd : 0;
     if (json_get(object, "category_id", &class) && !json_whole(class, &class_id))
         return error_set(err, -EBADMSG, "the \"category_id\" of object %zu is not a whole number",
                          index);

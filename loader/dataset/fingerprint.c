@@ -21,7 +21,9 @@
 #include "common/order/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
+#include "loader/dataset/picture_size.h"
 #include "loader/dataset/remote.h"
+#include "loader/image/exif.h"
 
 /* The state of reading the first bytes of some samples, in parallel because storage may be slow. */
 struct fingerprint_heads {
@@ -30,7 +32,7 @@ struct fingerprint_heads {
     XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
     struct plenum_error err;
     atomic_bool failed;
-    atomic_uint deep; /* number of 16-bit PNGs */
+    atomic_uint deep, turned, as_stored; /* for struct index_checked */
 };
 
 /* Read the head of a sample that is a file, and store it in the index. */
@@ -53,6 +55,29 @@ static int read_file_head(const struct fingerprint_heads *h, uint64_t index,
     return 0;
 }
 
+/* Count a JPEG that EXIF turns. If its annotations give its size, this shows on which picture they
+ * were made: the stored one, or the one that viewers show. */
+static void count_turned(struct fingerprint_heads *h, const struct index_sample *sample,
+                         const struct dataset_buffer *buffer)
+{
+    const struct format *format = h->dataset->format;
+    struct picture_size stored;
+    uint32_t stated[2] = {0, 0};
+    uint8_t orientation = 1;
+
+    if (buffer->len > 2 && memcmp(buffer->bytes, "\xff\xd8", 2) == 0)
+        orientation = exif_of_jpeg(buffer->bytes, buffer->len);
+    if (orientation == 1)
+        return;
+    stored = picture_size_find(buffer->bytes, buffer->len);
+    if (exif_swaps(orientation) && format->stated_size)
+        format->stated_size(h->dataset, sample, stated);
+    if (stated[0] != stated[1] && stated[0] == stored.width && stated[1] == stored.height)
+        (void)atomic_fetch_add(&h->as_stored, 1);
+    else
+        (void)atomic_fetch_add(&h->turned, 1);
+}
+
 static int hash_head(void *arg, uint64_t index, unsigned thread)
 {
     struct fingerprint_heads *h = arg;
@@ -71,13 +96,14 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
     if (r >= 0 && buffer.len > 0) { /* otherwise it is a bad sample; only its size is covered */
         h->hashes[index] = XXH3_128bits(buffer.bytes, min_u64(buffer.len, FINGERPRINT_BYTES));
         (void)atomic_fetch_add(&h->deep, png_is_deep(buffer.bytes, buffer.len));
+        count_turned(h, sample, &buffer);
     }
     dataset_buffer_fini(&buffer);
     return r;
 }
 
 static int sum_heads(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
-                     uint32_t *deep, struct plenum_error *err)
+                     struct index_checked *checked, struct plenum_error *err)
 {
     uint32_t n = d->index.header->samples;
     struct fingerprint_heads *heads = calloc(1, sizeof(*heads));
@@ -100,7 +126,9 @@ static int sum_heads(struct dataset *d, const struct dataset_options *options, s
     r = parallel_run(&loop);
     if (r < 0)
         (void)error_set(err, r, "%s", heads->err.text);
-    *deep = atomic_load(&heads->deep);
+    *checked = (struct index_checked){.deep = atomic_load(&heads->deep),
+                                      .turned = atomic_load(&heads->turned),
+                                      .as_stored = atomic_load(&heads->as_stored)};
     sum->heads = XXH3_64bits(heads->hashes, loop.count * sizeof(heads->hashes[0]));
     free(heads);
     return r;
@@ -152,7 +180,7 @@ size_t fingerprint_heads(const struct dataset *d, size_t samples)
 }
 
 int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
-                    uint32_t *deep, struct plenum_error *err)
+                    struct index_checked *checked, struct plenum_error *err)
 {
     const struct index *index = &d->index;
     struct segments segments = {.index = index, .sum = sum};
@@ -176,7 +204,7 @@ int fingerprint_sum(struct dataset *d, const struct dataset_options *options, st
         sum->class_names = XXH3_64bits_digest(&state);
     if (parallel_run(&loop) < 0)
         return -ECANCELED;
-    return sum_heads(d, options, sum, deep, err);
+    return sum_heads(d, options, sum, checked, err);
 }
 
 /* Returns whether the first bytes of a sample that is a file are unchanged. */

@@ -149,6 +149,10 @@ struct format {
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct field_memory *memory,
                   struct plenum_error *err);
+    /** Write the width and height that a sample's annotations give for its picture to `ret` [2];
+     * zeros: they give none. NULL: annotations have no sizes. */
+    void (*stated_size)(const struct dataset *dataset, const struct index_sample *sample,
+                        uint32_t *ret);
     /** The fields that plenumctl verify checks if no others are requested, or NULL. */
     const char *own_fields;
     /** Pass on each fault in the annotations that reading a single sample does not detect. NULL:

@@ -112,13 +112,14 @@ int index_build(const struct index_builder *b, size_t heads, struct index *ret)
     return 0;
 }
 
-void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep)
+void index_set_sum(struct index *index, const struct datasum *sum,
+                   const struct index_checked *checked)
 {
     struct index_header *h = (struct index_header *)(uintptr_t)index->header; /* our own memory */
 
     assert(!index->mapped);
     h->sum = *sum;
-    h->deep = deep;
+    h->checked = *checked;
     datasum_fingerprint(sum, h->fingerprint);
     h->checksum = checksum_of(h, index->bytes);
 }

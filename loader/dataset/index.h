@@ -56,7 +56,12 @@ struct index_header {
     uint64_t warning; /* offset in the names: index_warning() */
     uint64_t bytes;   /* size of all samples */
     uint64_t skipped; /* files that are not images */
-    uint64_t deep;    /* number of 16-bit PNGs among the samples read for the sum */
+    struct index_checked {
+        uint32_t deep;      /* 16-bit PNGs */
+        uint32_t turned;    /* JPEGs that EXIF turns, but those below */
+        uint32_t as_stored; /* of these, those whose annotations give the size as stored */
+        uint32_t unused;
+    } checked; /* numbers of images among the samples read for the sum */
     struct datasum sum;
 };
 
@@ -83,9 +88,9 @@ struct index_builder;
  * -ENOMEM. */
 int index_build(const struct index_builder *b, size_t heads, struct index *ret);
 
-/** Store the checksum, the fingerprint and the number of 16-bit PNGs in an index from
- * index_build(). */
-void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep);
+/** Store the checksum, the fingerprint and the numbers of images in an index from index_build(). */
+void index_set_sum(struct index *index, const struct datasum *sum,
+                   const struct index_checked *checked);
 /** Store head `i` in an index from index_build(), before index_set_sum(). Threads: any, for
  * different heads. */
 void index_set_head(struct index *index, uint64_t i, const struct index_head *head);

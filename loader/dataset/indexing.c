@@ -96,7 +96,7 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     struct index_builder b = {.memory = &memory, .rule = &d->labels};
     char limit[32];
     struct datasum sum;
-    uint32_t deep;
+    struct index_checked checked;
     int r = scan(d, options, &b, err);
 
     index_builder_fini(&b);
@@ -108,10 +108,10 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
             d->name, format_bytes(memory.limit, limit, sizeof(limit)));
     if (r < 0)
         return r;
-    r = fingerprint_sum(d, options, &sum, &deep, err);
+    r = fingerprint_sum(d, options, &sum, &checked, err);
     if (r < 0)
         return r;
-    index_set_sum(&d->index, &sum, deep);
+    index_set_sum(&d->index, &sum, &checked);
     return dataset_check_cancel(
         options); /* files may seem to be missing because dataset_open() was cancelled */
 }

@@ -540,6 +540,18 @@ bool json_whole(struct json_at value, int64_t *ret)
            number_parse(value.at, (size_t)(value.end - value.at), ret) == NUMBER_INTEGER;
 }
 
+bool json_flag(struct json_at value, bool *ret)
+{
+    enum json_type type = json_type(value);
+    int64_t number = type == JSON_AT_TRUE;
+
+    if (type != JSON_AT_TRUE && type != JSON_AT_FALSE &&
+        (!json_whole(value, &number) || number < 0 || number > 1))
+        return false;
+    *ret = number == 1;
+    return true;
+}
+
 bool json_double(struct json_at value, double *ret)
 {
     char text[512];

@@ -65,6 +65,8 @@ bool json_is_text(struct json_at value, const char *text);
 
 /** Returns whether the value is an integer within int64, in any spelling (number.h). */
 bool json_whole(struct json_at value, int64_t *ret);
+/** Returns whether the value is true, false, 1 or 0 in any spelling, which Python treats alike. */
+bool json_flag(struct json_at value, bool *ret);
 /** Returns whether the value is a number of at most 511 characters. `*ret` is an infinity if
  * float64 overflows. */
 bool json_double(struct json_at value, double *ret);

@@ -4,8 +4,9 @@
  *
  * The samples are the lines of the list, in their order. The classes are the names of all objects
  * in Annotations, so that all splits have the same. A sample's note has the size and hash of its
- * XML file, which is read again with the sample, and must not have changed. The index is stale when
- * the list or the folder of XML files has changed. */
+ * XML file, and the size that it gives for the picture (or 0). The file is read again with the
+ * sample, and must not have changed. The index is stale when the list or the folder of XML files
+ * has changed. */
 #include "config.h"
 
 #include <assert.h>
@@ -29,6 +30,7 @@ struct voc_annotations {
     char *name;
     bool was_read;
     struct annotated_beside facts;
+    struct voc_picture picture;
 };
 
 /* A class, and a file that has it. */
@@ -263,7 +265,7 @@ static int read_file(void *arg, uint64_t index, unsigned thread)
     r = annotated_load(s->dataset, path, &file->facts, &text, &err);
     file->was_read = r == 0;
     if (r == 0 && text)
-        r = voc_xml_read(text, file->facts.size, collect_class, &f, &err);
+        r = voc_xml_read(text, file->facts.size, collect_class, &f, &file->picture, &err);
     free(text);
     if (r == -EBADMSG)
         return 0;
@@ -329,7 +331,7 @@ static int add_classes(const struct voc_scan *s, struct index_builder *b, struct
 
 /* Get the facts of a picture's XML file: those of the file that collect_classes() has read, or, if
  * it has not, of the file that is there. */
-static int find_facts(const struct voc_scan *s, const char *picture, struct annotated_beside *ret,
+static int find_facts(const struct voc_scan *s, const char *picture, struct voc_annotations *ret,
                       struct plenum_error *err)
 {
     char path[DATASET_PATH_MAX], *text;
@@ -339,26 +341,29 @@ static int find_facts(const struct voc_scan *s, const char *picture, struct anno
     xml_path(picture, path, sizeof(path));
     found = bsearch(&wanted, s->files, s->num_files, sizeof(*s->files), by_file_name);
     if (found && found->was_read) {
-        *ret = found->facts;
+        *ret = *found;
         return 0;
     }
-    r = annotated_load(s->dataset, path, ret, &text, err);
+    *ret = (struct voc_annotations){.name = NULL};
+    r = annotated_load(s->dataset, path, &ret->facts, &text, err);
     free(text);
     return r;
 }
 
 static int add_samples(struct voc_scan *s, struct index_builder *b, struct plenum_error *err)
 {
-    char note[64];
+    char label[50], note[100];
     int r = 0;
 
     for (size_t i = 0; i < s->pictures.count && r == 0; i++) {
-        struct annotated_beside facts;
+        struct voc_annotations file;
 
-        r = find_facts(s, s->pictures.all[i].path, &facts, err);
+        r = find_facts(s, s->pictures.all[i].path, &file, err);
         if (r < 0)
             break;
-        annotated_put_facts(&facts, note, sizeof(note));
+        annotated_put_facts(&file.facts, label, sizeof(label));
+        (void)snprintf(note, sizeof(note), "%s %u %u", label, file.picture.size[0],
+                       file.picture.size[1]);
         r = annotated_add_sample(&s->pictures.all[i], note, b, err);
         if (r == 0)
             r = dataset_check_cancel(s->options);
@@ -420,6 +425,17 @@ struct voc_json {
         size_t len, cap;
     } all, difficult;
 };
+
+static void voc_stated_size(const struct dataset *d, const struct index_sample *sample,
+                            uint32_t *ret)
+{
+    const char *note = annotated_note(d, sample);
+    char *at;
+
+    (void)annotated_get_facts(&note);
+    ret[0] = (uint32_t)strtoul(note, &at, 10);
+    ret[1] = (uint32_t)strtoul(at, NULL, 10);
+}
 
 /* Returns the number of a class of the index, or -1. */
 static int64_t find_class(const struct dataset *d, const char *name)
@@ -490,7 +506,7 @@ static int voc_fields(const struct dataset *d, const struct index_sample *sample
     r = annotated_read(d, path, &facts, &text, err);
     if (r < 0)
         return r;
-    r = text ? voc_xml_read(text, facts.size, add_object, &json, err)
+    r = text ? voc_xml_read(text, facts.size, add_object, &json, NULL, err)
              : error_set(err, -EBADMSG, "the file does not exist");
     free(text);
     if (memory)
@@ -564,6 +580,7 @@ const struct format format_voc = {
     .path = annotated_file,
     .describe = annotated_describe,
     .fields = voc_fields,
+    .stated_size = voc_stated_size,
     .own_fields = "objects:objects:boxes",
     .check = voc_check,
 };

@@ -18,6 +18,9 @@
 
 enum { DEPTH_MAX = 32, NAME_BYTES = 64, TEXT_BYTES = 512 };
 
+/* Bits of voc_reader.found: the name, four edges, and flags, which need not be there. */
+enum { NAMED = 1, EDGES = 2, NEEDED = 0x1f, DIFFICULT = 0x20, TRUNCATED = 0x40 };
+
 /* The value of an element is in `text` when it ends. Longer ones are cut off, and are then not
  * used. */
 struct voc_reader {
@@ -31,8 +34,9 @@ struct voc_reader {
     void *arg;
     struct voc_object object; /* the open <object> */
     char name[TEXT_BYTES];
-    unsigned found; /* one bit for its name, and one for each edge */
+    unsigned found; /* its elements: NAMED, EDGES << n ... */
     bool has_root;
+    struct voc_picture picture;
 };
 
 MESSAGE static int fail(const struct voc_reader *x, const char *why, struct plenum_error *err)
@@ -204,12 +208,24 @@ static int take_edge(struct voc_reader *x, const char *text, unsigned edge,
 
     if (!number_is_decimal(number_parse(text, strlen(text), &ignored)))
         return fail(x, "an edge of a box is not a number", err);
-    if (x->found & 2u << edge)
+    if (x->found & (unsigned)EDGES << edge)
         return fail(x, "a box has the same edge twice", err);
     x->object.edges[edge] = strtod(text, NULL);
     if (!isfinite(x->object.edges[edge]))
         return fail(x, "an edge of a box is too large", err);
-    x->found |= 2u << edge;
+    x->found |= (unsigned)EDGES << edge;
+    return 0;
+}
+
+/* Use <difficult> or <truncated>, the bit `flag` of x->found. An element that is cut off or has
+ * others inside it has the text "". */
+static int take_flag(struct voc_reader *x, const char *text, unsigned flag, bool *ret,
+                     struct plenum_error *err)
+{
+    if ((strcmp(text, "0") != 0 && strcmp(text, "1") != 0) || x->found & flag)
+        return fail(x, "<difficult> and <truncated> must be 0 or 1, once", err);
+    *ret = *text == '1';
+    x->found |= flag;
     return 0;
 }
 
@@ -226,19 +242,32 @@ static int take_element(struct voc_reader *x, struct plenum_error *err)
     if (x->depth != 3)
         return 0;
     if (strcmp(name, "difficult") == 0)
-        x->object.difficult = strcmp(text, "1") == 0;
-    else if (strcmp(name, "truncated") == 0)
-        x->object.truncated = strcmp(text, "1") == 0;
+        return take_flag(x, text, DIFFICULT, &x->object.difficult, err);
+    if (strcmp(name, "truncated") == 0)
+        return take_flag(x, text, TRUNCATED, &x->object.truncated, err);
     if (strcmp(name, "name") != 0)
         return 0;
-    if (!*text || x->found & 1)
+    if (!*text || x->found & NAMED)
         return fail(x,
                     "the name of an object is empty, or is given twice, or has more than 511 "
                     "bytes",
                     err);
     memcpy(x->name, text, strlen(text) + 1);
-    x->found |= 1;
+    x->found |= NAMED;
     return 0;
+}
+
+/* Use the text of an element of <size> that ends. */
+static void take_side(struct voc_reader *x)
+{
+    const char *text = plain_text(x), *name = x->names[2];
+    unsigned side = strcmp(name, "height") == 0;
+    int64_t number;
+
+    if ((side || strcmp(name, "width") == 0) &&
+        number_parse(text, strlen(text), &number) == NUMBER_INTEGER && number > 0 &&
+        number <= UINT32_MAX)
+        x->picture.size[side] = (uint32_t)number;
 }
 
 static int end_element(struct voc_reader *x, struct plenum_error *err)
@@ -249,11 +278,13 @@ static int end_element(struct voc_reader *x, struct plenum_error *err)
     assert(x->depth > 0);
     if (in_object && x->depth == 2) {
         x->object.name = x->name;
-        r = x->found == 0x1f
+        r = (x->found & NEEDED) == NEEDED
                 ? x->call(x->arg, &x->object, err)
                 : fail(x, "this <object> lacks its <name>, or an edge of its <bndbox>", err);
     } else if (in_object) {
         r = take_element(x, err);
+    } else if (x->depth == 3 && is_inside(x, 1, "size")) {
+        take_side(x);
     }
     x->depth--;
     x->text_len = 0;
@@ -340,7 +371,7 @@ static int read_part(struct voc_reader *x, struct plenum_error *err)
 }
 
 int voc_xml_read(const char *text, size_t len, voc_xml_call *call, void *arg,
-                 struct plenum_error *err)
+                 struct voc_picture *ret, struct plenum_error *err)
 {
     struct voc_reader x = {.at = text, .end = text + len, .line = 1, .call = call, .arg = arg};
     int r = 0;
@@ -354,5 +385,7 @@ int voc_xml_read(const char *text, size_t len, voc_xml_call *call, void *arg,
         r = error_set(err, -EBADMSG, "line %zu: <%s> has no end", x.line, x.names[x.depth - 1]);
     if (r == 0 && !x.has_root)
         r = fail(&x, "it is not an <annotation>", err);
+    if (r == 0 && ret)
+        *ret = x.picture;
     return r;
 }

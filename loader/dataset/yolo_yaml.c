@@ -55,30 +55,47 @@ static const char *past_quoted(const char *at, const char *end)
     return NULL;
 }
 
-/* Returns where the comment of a line begins, or `end`. A quote inside a word is a letter. */
+/* Returns where the comment of a line begins, or `end`. A quote inside a plain string is a
+ * letter. */
 static const char *find_comment(const char *at, const char *end)
 {
     bool begins = true; /* a string may begin here */
 
-    while (at < end) {
+    for (const char *from = at; at < end;) {
         const char *past = begins && (*at == '"' || *at == '\'') ? past_quoted(at, end) : NULL;
 
-        if (*at == '#' && begins)
+        if (*at == '#' && (at == from || is_blank(at[-1])))
             return at;
-        begins = !past && (is_blank(*at) || strchr("[{,", *at));
+        begins = !past && (strchr("[{,:-", *at) || (begins && is_blank(*at)));
         at = past ? past : at + 1;
     }
     return end;
+}
+
+/* Returns the end of the line that begins at `at`: that of a Unix, Windows or old Macintosh
+ * system. */
+static const char *end_of_line(const char *at, const char *end)
+{
+    while (at < end && *at != '\n' && *at != '\r')
+        at++;
+    return at;
+}
+
+/* Returns the beginning of the line after the one that ends here. */
+static const char *past_line(const char *at, const char *end)
+{
+    size_t len = end - at > 1 && at[0] == '\r' && at[1] == '\n' ? 2 : 1;
+
+    return at < end ? at + len : end;
 }
 
 /* Go to the next line that is not empty. At the end of the text, `ended` is set. */
 static int next_line(struct yaml_reader *y, struct plenum_error *err)
 {
     while (y->next < y->end) {
-        const char *at = y->next, *end = memchr(at, '\n', (size_t)(y->end - at));
+        const char *at = y->next, *end = end_of_line(at, y->end);
 
-        y->next = end ? end + 1 : y->end;
-        end = end ? end : y->end;
+        y->next = past_line(end, y->end);
         y->number++;
         y->indent = 0;
         for (; at < end && *at == ' '; at++)
@@ -86,7 +103,7 @@ static int next_line(struct yaml_reader *y, struct plenum_error *err)
         if (memchr(at, '\0', (size_t)(end - at)))
             return fail(y, "it contains a zero byte", err);
         end = find_comment(at, end);
-        while (end > at && (is_blank(end[-1]) || end[-1] == '\r'))
+        while (end > at && is_blank(end[-1]))
             end--;
         if (at == end)
             continue;
@@ -97,6 +114,20 @@ static int next_line(struct yaml_reader *y, struct plenum_error *err)
     }
     y->ended = true;
     return 0;
+}
+
+/* Returns whether the line is a marker of YAML, `---` or `...`, by itself or before a value. */
+static bool is_marker(const struct yaml_reader *y, const char *marker)
+{
+    const char *at = y->line.at;
+
+    return !y->ended && y->indent == 0 && y->line.end - at >= 3 && memcmp(at, marker, 3) == 0 &&
+           (at + 3 == y->line.end || is_blank(at[3]));
+}
+
+static bool is_any_marker(const struct yaml_reader *y)
+{
+    return is_marker(y, "---") || is_marker(y, "...");
 }
 
 static struct yaml_span trim(struct yaml_span s)
@@ -357,12 +388,18 @@ static int take_flow(struct yaml_reader *y, enum yaml_member member, struct yaml
 
     while (r == 0 && !f.closed) {
         r = next_line(y, err);
-        if (r == 0 && y->ended)
+        if (r == 0 && (y->ended || is_any_marker(y)))
             return fail(y, "a closing bracket is missing", err);
         if (r == 0)
             r = add_flow_line(y, &f, y->line, err);
     }
     return r < 0 ? r : next_line(y, err);
+}
+
+/* Returns whether a value is in brackets. */
+static bool is_bracket(struct yaml_span value)
+{
+    return value.at < value.end && (*value.at == '[' || *value.at == '{');
 }
 
 /* Returns whether this is "- ELEMENT". */
@@ -411,12 +448,38 @@ static int skip_block(struct yaml_reader *y, struct plenum_error *err)
             at++;
         if (at == y->end || (at == y->next && !strchr("\n\r#", *at) && !is_element(at, y->end)))
             break;
-        at = memchr(y->next, '\n', (size_t)(y->end - y->next));
-        y->next = at ? at + 1 : y->end;
+        y->next = past_line(end_of_line(y->next, y->end), y->end);
     } while (y->next < y->end);
     y->number--;
     r = next_line(y, err);
     return r;
+}
+
+/* Set a member with a single value. The current line is the one after it. */
+static int take_value(struct yaml_reader *y, enum yaml_member member, struct yaml_span value,
+                      struct plenum_error *err)
+{
+    int r = set_value(y, member, value, err);
+
+    return r == 0 && !y->ended && y->indent > 0
+               ? fail(y, "it continues a value that is complete", err)
+               : r;
+}
+
+/* Take a value that begins on the current line, the one after its key. */
+static int take_lines(struct yaml_reader *y, enum yaml_member member, struct plenum_error *err)
+{
+    struct yaml_span key, value = y->line;
+    int r;
+
+    if (y->ended || y->indent == 0 || is_element(value.at, value.end))
+        return take_block(y, member, err);
+    if (is_bracket(value))
+        return take_flow(y, member, value, err);
+    if (split_pair(value, &key, &value))
+        return take_block(y, member, err);
+    r = next_line(y, err);
+    return r == 0 ? take_value(y, member, value, err) : r;
 }
 
 static int take_member(struct yaml_reader *y, unsigned *seen, struct plenum_error *err)
@@ -427,24 +490,50 @@ static int take_member(struct yaml_reader *y, unsigned *seen, struct plenum_erro
 
     if (y->indent > 0 || !split_pair(y->line, &key, &value))
         return fail(y, "this is not KEY: VALUE", err);
+    if (key.end - key.at == 2 && memcmp(key.at, "<<", 2) == 0)
+        return fail(y, "this kind of value is not supported: write a string, a list or a mapping",
+                    err);
     member = member_of(key);
     if (member == MEMBERS)
         return skip_block(y, err);
     if (*seen & 1u << member)
         return fail(y, "this key is given twice", err);
     *seen |= 1u << member;
-    if (value.at < value.end && (*value.at == '[' || *value.at == '{'))
+    if (is_bracket(value))
         return take_flow(y, member, value, err);
     r = next_line(y, err);
     if (r < 0)
         return r;
-    if (value.at < value.end) {
-        r = set_value(y, member, value, err);
-        return r == 0 && !y->ended && y->indent > 0
-                   ? fail(y, "it continues a value that is complete", err)
-                   : r;
-    }
-    return take_block(y, member, err);
+    return value.at < value.end ? take_value(y, member, value, err) : take_lines(y, member, err);
+}
+
+/* Go to the first member: skip directives, and the marker of the beginning. */
+static int begin_document(struct yaml_reader *y, struct plenum_error *err)
+{
+    bool directed = false;
+    int r = next_line(y, err);
+
+    for (; r == 0 && !y->ended && y->indent == 0 && *y->line.at == '%'; r = next_line(y, err))
+        directed = true;
+    if (r < 0)
+        return r;
+    if (!is_marker(y, "---"))
+        return directed ? fail(y, "a line --- must follow those that begin with %", err) : 0;
+    if (y->line.end - y->line.at > 3)
+        return fail(y, "nothing may follow --- on its line", err);
+    return next_line(y, err);
+}
+
+/* Check that nothing follows the last member. */
+static int end_document(struct yaml_reader *y, struct plenum_error *err)
+{
+    int r = 0;
+
+    while (r == 0 && is_marker(y, "...") && y->line.end - y->line.at == 3)
+        r = next_line(y, err);
+    return r == 0 && !y->ended
+               ? fail(y, "another document begins here, but a file must have only one", err)
+               : r;
 }
 
 /* Check the number of classes, and name those without names. */
@@ -497,12 +586,11 @@ int yolo_yaml_parse(const char *text, size_t len, struct yolo_yaml *ret, struct 
     ret->nc = -1;
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         y.next += 3;
-    r = next_line(&y, err);
-    if (r == 0 && !y.ended && y.indent == 0 && y.line.end - y.line.at == 3 &&
-        memcmp(y.line.at, "---", 3) == 0)
-        r = next_line(&y, err);
-    while (r == 0 && !y.ended)
+    r = begin_document(&y, err);
+    while (r == 0 && !y.ended && !is_any_marker(&y))
         r = take_member(&y, &seen, err);
+    if (r == 0)
+        r = end_document(&y, err);
     if (r == 0)
         r = settle_names(ret, err);
     return r == 0 ? settle_points(ret, err) : r;

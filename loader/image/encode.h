@@ -19,12 +19,13 @@ enum encode_subsampling {
 /** The pixels and the format to write. Starts as zeros: colour, 4:2:0, baseline. */
 struct encode_options {
     const uint8_t *pixels; /* [height][width][3] RGB, or [height][width][1] when grey, or
-                              [height][width][4] when cmyk */
+                              [height][width][4] when cmyk or alpha */
     uint32_t width, height;
     int quality; /* JPEG: 1 ... 100; 0: 90 */
     enum encode_subsampling subsampling;
     bool grey;
-    bool cmyk; /* JPEG: CMYK, inverted as in files written by Adobe programs */
+    bool cmyk;  /* JPEG: CMYK, inverted as in files written by Adobe programs */
+    bool alpha; /* PNG: RGB and opacity */
     bool progressive;
     bool optimize;    /* build Huffman tables for this image */
     unsigned restart; /* MCU rows between restart markers; 0: none */

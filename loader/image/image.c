@@ -680,7 +680,7 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
 
         *mask = *views[i].pipeline;
         mask->exif = false; /* masks are stored in the orientation after EXIF */
-        mask->fill = 255;
+        memset(mask->fill, 255, sizeof(mask->fill));
         views[i].pipeline = mask;
         d->lanes[i]->result = views[i].dst;
         views[i].dst = at;
@@ -712,7 +712,7 @@ static int render_places(struct image_decoder *d, const struct image_view *of, b
 
     *pipeline = *of->pipeline;
     pipeline->exif = false;
-    pipeline->fill = 255;
+    memset(pipeline->fill, 255, sizeof(pipeline->fill));
     pipeline->pad_mode = PIPELINE_CONSTANT;
     d->mask = 2;
     r = render_opened(d, &opened, &view, 1, &store, err);

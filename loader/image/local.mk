@@ -45,6 +45,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/ops/augment.c %D%/ops/augment.h \
 	%D%/ops/augment_avx2.c \
 	%D%/ops/augment_draw.c %D%/ops/augment_draw.h \
+	%D%/ops/augment_hsv.inc \
 	%D%/ops/augment_hue.inc \
 	%D%/ops/augment_loops.h %D%/ops/augment_loops.inc \
 	%D%/ops/augment_portable.c \

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/data/fields.h"
-#include "loader/render/moves.h"
 
 /* The smallest area in square pixels that an operation leaves of a box. Positions are rounded to
  * 2^-16 pixel, so a sliver of a box that just left the image may seem to be visible. */
@@ -59,9 +58,42 @@ static double follow(const struct moves *moves, struct span *x, struct span *y)
     return seen >= smallest_area ? seen / whole : 0;
 }
 
-bool boxes_show_one(const struct plenum_box *box, const struct image_view *view,
-                    const struct moves *moves, uint32_t visible, struct plenum_box *ret)
+/* Returns what a part that covers one end of a span leaves of it; the whole span if it covers
+ * neither. */
+static struct span rest_of(struct span s, struct span part)
 {
+    if (part.from <= s.from)
+        return (struct span){part.to, s.to};
+    return (struct span){s.from, part.to >= s.to ? part.from : s.to};
+}
+
+/* Keep the part of a box that is within the rectangle, or what remains outside it if that is a
+ * rectangle, too. Returns the share of the box that is still visible; 0 if next to nothing is. */
+static double keep_area(const struct moves_area *area, struct span *x, struct span *y)
+{
+    const struct rect *rect = &area->rect;
+    struct span within_x = cut(*x, rect->left, (double)rect->left + rect->width);
+    struct span within_y = cut(*y, rect->top, (double)rect->top + rect->height);
+    double whole = length(*x) * length(*y), common = length(within_x) * length(within_y);
+    double seen = area->where == MOVES_INSIDE ? common : whole - common;
+
+    if (seen >= whole) /* the rectangle does not cut it */
+        return whole > 0;
+    if (area->where == MOVES_INSIDE) {
+        *x = within_x;
+        *y = within_y;
+    } else if (length(within_y) >= length(*y)) {
+        *x = rest_of(*x, within_x);
+    } else if (length(within_x) >= length(*x)) {
+        *y = rest_of(*y, within_y);
+    }
+    return seen >= smallest_area ? seen / whole : 0;
+}
+
+bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
+                    const struct moves *moves, struct plenum_box *ret)
+{
+    const struct image_view *view = to->view;
     const struct image_shown *shown = &view->shown;
     const double height = view->pipeline->height;
     const float *part = shown->box;
@@ -78,10 +110,12 @@ bool boxes_show_one(const struct plenum_box *box, const struct image_view *view,
     y = move(y, part[1], part[3], view->pipeline->height, false);
     if (moves->count > 0 || moves->lost)
         seen *= follow(moves, &x, &y);
-    if (!(seen > 0) || seen * FIELD_VISIBLE_ONE < whole * visible)
-        return false;
     if (shown->upside_down)
         y = (struct span){height - y.to, height - y.from};
+    if (seen > 0 && to->area.where != MOVES_EVERYWHERE)
+        seen *= keep_area(&to->area, &x, &y);
+    if (!(seen > 0) || seen * FIELD_VISIBLE_ONE < whole * to->visible)
+        return false;
     *ret = (struct plenum_box){.left = (float)x.from,
                                .top = (float)y.from,
                                .right = (float)x.to,
@@ -91,24 +125,21 @@ bool boxes_show_one(const struct plenum_box *box, const struct image_view *view,
     return true;
 }
 
-void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_view *view,
-                uint32_t visible, uint32_t most, uint8_t *dst)
+void boxes_add(const uint8_t *boxes, uint32_t count, const struct boxes_target *to)
 {
-    uint8_t *to = dst + sizeof(struct plenum_boxes);
-    struct plenum_boxes head = {0};
+    struct plenum_boxes head;
     struct moves moves;
 
-    assert(count <= most);
+    memcpy(&head, to->dst, sizeof(head));
+    assert(head.count + count <= to->most);
     if (count > 0)
-        moves_draw(view->pipeline, &view->draw, &moves);
+        moves_draw(to->view->pipeline, &to->view->draw, &moves);
     for (uint32_t i = 0; i < count; i++) {
         struct plenum_box box, seen;
 
         memcpy(&box, boxes + i * sizeof(box), sizeof(box));
-        if (boxes_show_one(&box, view, &moves, visible, &seen))
-            memcpy(to + head.count++ * sizeof(seen), &seen, sizeof(seen));
+        if (boxes_show_one(&box, to, &moves, &seen))
+            memcpy(to->dst + field_boxes_bytes(head.count++), &seen, sizeof(seen));
     }
-    memcpy(dst, &head, sizeof(head));
-    memset(to + head.count * sizeof(struct plenum_box), 0,
-           (most - head.count) * sizeof(struct plenum_box));
+    memcpy(to->dst, &head, sizeof(head));
 }

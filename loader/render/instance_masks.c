@@ -24,6 +24,8 @@
 #include "loader/render/boxes.h"
 #include "loader/render/moves.h"
 
+enum { KEPT = 64 << 20 }; /* bytes of scratch memory that are kept from image to image */
+
 __extension__ typedef __int128 i128;
 
 /* One axis of an image before operations. */
@@ -319,8 +321,8 @@ static void sample_runs(const struct masks_target *t, const struct field_outline
 
 /* Check the sizes of encoded masks, also of those that the image does not show. `*encoded`: there
  * are some. */
-static int check_sizes(const struct instance_outlines *o, const struct image_shown *shown,
-                       bool *encoded, struct plenum_error *err)
+static int check_sizes(const struct image_file *o, const struct image_shown *shown, bool *encoded,
+                       struct plenum_error *err)
 {
     struct field_outline head;
 
@@ -401,49 +403,74 @@ static int prepare(struct masks_target *t, bool finds, struct image_decoder *dec
     return r;
 }
 
+static void clear_bits(uint8_t *bits, size_t from, size_t to)
+{
+    for (; from < to; from++)
+        bits[from / 8] &= (uint8_t) ~(1 << from % 8);
+}
+
+/* Keep the pixels of the part of the image that shows the picture. */
+static void keep_area(const struct masks_target *t, const struct moves_area *area, uint8_t *bits)
+{
+    size_t left = area->rect.left, right = left + area->rect.width;
+
+    for (size_t row = 0; row < t->height && area->where != MOVES_EVERYWHERE; row++) {
+        size_t begin = row * t->width, end = begin + t->width;
+        bool crosses = row >= area->rect.top && row - area->rect.top < area->rect.height;
+
+        if (crosses && area->where == MOVES_OUTSIDE)
+            clear_bits(bits, begin + left, begin + right);
+        else if (area->where == MOVES_INSIDE) {
+            clear_bits(bits, begin, crosses ? begin + left : end);
+            clear_bits(bits, crosses ? begin + right : end, end);
+        }
+    }
+}
+
 /* Draw the masks of the objects whose boxes are shown. */
-static void draw_all(struct masks_target *t, const struct instance_outlines *o,
-                     const struct moves *moves, uint8_t *dst)
+static void draw_all(struct masks_target *t, const struct image_file *o, const struct moves *moves,
+                     const struct boxes_target *to)
 {
     const size_t bits = field_bits_bytes((uint64_t)t->width * t->height);
-    struct plenum_instances all = {0};
-    uint8_t *to = dst + sizeof(all);
+    const size_t each = sizeof(struct plenum_instance) + bits;
+    struct plenum_instances all;
     struct field_outline head;
 
+    memcpy(&all, to->dst, sizeof(all));
     for (const uint8_t *at = o->bytes; at < o->bytes + o->len;
          at += head.numbers * sizeof(uint32_t)) {
+        uint8_t *dst = to->dst + sizeof(all) + all.count * each;
         struct plenum_box seen;
 
         memcpy(&head, at, sizeof(head));
         at += sizeof(head);
-        if (!boxes_show_one(&head.box, t->view, moves, o->visible, &seen))
+        if (!boxes_show_one(&head.box, to, moves, &seen))
             continue;
-        assert(all.count < o->most);
-        memcpy(to, &(struct plenum_instance){.class_id = seen.class_id, .id = seen.id},
+        assert(all.count < to->most);
+        memcpy(dst, &(struct plenum_instance){.class_id = seen.class_id, .id = seen.id},
                sizeof(struct plenum_instance));
-        to += sizeof(struct plenum_instance);
+        dst += sizeof(struct plenum_instance);
         if (head.polygons > 0)
-            draw_polygons(t, &head, at, to);
+            draw_polygons(t, &head, at, dst);
         else
-            sample_runs(t, &head, at, to);
-        to += bits;
+            sample_runs(t, &head, at, dst);
+        keep_area(t, &to->area, dst);
         all.count++;
     }
-    memcpy(dst, &all, sizeof(all));
+    memcpy(to->dst, &all, sizeof(all));
 }
 
-int instance_masks_show(const struct instance_outlines *outlines, struct image_decoder *decoder,
-                        const struct image_view *view, struct scratch *scratch, uint8_t *dst,
-                        struct plenum_error *err)
+int instance_masks_add(const struct image_file *outlines, const struct boxes_target *to,
+                       struct image_decoder *decoder, struct scratch *scratch,
+                       struct plenum_error *err)
 {
+    const struct image_view *view = to->view;
     struct masks_target t = {
         .view = view, .width = view->pipeline->width, .height = view->pipeline->height};
-    size_t bits = field_bits_bytes((uint64_t)t.width * t.height);
     struct moves moves;
     bool encoded;
     int r;
 
-    memset(dst, 0, field_instances_bytes(outlines->most) + outlines->most * bits);
     if (outlines->len == 0)
         return 0;
     r = check_sizes(outlines, &view->shown, &encoded, err);
@@ -453,6 +480,7 @@ int instance_masks_show(const struct instance_outlines *outlines, struct image_d
     set_map(&t, &moves);
     r = prepare(&t, encoded || !is_whole(&view->shown, &moves), decoder, scratch, err);
     if (r == 0)
-        draw_all(&t, outlines, &moves, dst);
+        draw_all(&t, outlines, &moves, to);
+    scratch_trim(scratch, KEPT);
     return r;
 }

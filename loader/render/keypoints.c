@@ -12,15 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "loader/render/moves.h"
-
 enum { HIDDEN = 1, VISIBLE = 2 }; /* COCO's numbers for points that are labelled */
-
-/* The image that points move to. */
-struct keypoints_target {
-    const struct image_view *view;
-    struct moves moves;
-};
 
 /* Convert a coordinate from the picture to the image, which shows the picture from `from` to `to`.
  * Returns false if the image does not show it, or if it lies outside the picture. */
@@ -33,9 +25,20 @@ static bool place(double x, double from, double to, uint32_t pixels, uint32_t pi
     return true;
 }
 
+/* Returns whether the part of the image within area->rect contains a point. Points on the right and
+ * lower edge count as `edge` says. */
+static bool is_within(const struct rect *rect, const double at[2], bool edge)
+{
+    double right = (double)rect->left + rect->width, bottom = (double)rect->top + rect->height;
+
+    return at[0] >= rect->left && at[1] >= rect->top &&
+           (edge ? at[0] <= right && at[1] <= bottom : at[0] < right && at[1] < bottom);
+}
+
 /* Move one point. Returns whether the image around it is a mirror image of the picture; false if it
  * is not shown. */
-static bool move(const struct keypoints_target *to, struct plenum_keypoint *point)
+static bool move(const struct keypoints_target *to, const struct moves *moves,
+                 struct plenum_keypoint *point)
 {
     const struct pipeline *pipeline = to->view->pipeline;
     const struct image_shown *shown = &to->view->shown;
@@ -50,9 +53,13 @@ static bool move(const struct keypoints_target *to, struct plenum_keypoint *poin
         !place(from.y, part[1], part[3], pipeline->height, shown->height, &at[1]))
         return false;
     at[0] = shown->mirror ? pipeline->width - at[0] : at[0];
-    if (!moves_point(&to->moves, at, &end))
+    if (!moves_point(moves, at, &end))
         return false;
     end.at[1] = shown->upside_down ? pipeline->height - end.at[1] : end.at[1];
+    if (to->area.where == MOVES_INSIDE && !is_within(&to->area.rect, end.at, true))
+        return false;
+    if (to->area.where == MOVES_OUTSIDE)
+        end.covered = end.covered || is_within(&to->area.rect, end.at, false);
     *point = (struct plenum_keypoint){
         .x = (float)end.at[0],
         .y = (float)end.at[1],
@@ -73,9 +80,10 @@ static void swap(uint8_t *points, const uint16_t pair[2])
 }
 
 /* Move the points of an object, `most` of them with those that it lacks. */
-static void show(const struct keypoints_target *to, const struct field_spec *spec, uint32_t most,
-                 uint8_t *points)
+static void show(const struct keypoints_target *to, const struct moves *moves, uint8_t *points)
 {
+    const struct field_spec *spec = to->spec;
+    const uint32_t most = to->shape->shape[1];
     bool mirrored[FIELD_POINTS_MAX], shown[FIELD_POINTS_MAX];
 
     assert(most <= FIELD_POINTS_MAX);
@@ -83,7 +91,7 @@ static void show(const struct keypoints_target *to, const struct field_spec *spe
         struct plenum_keypoint point;
 
         memcpy(&point, points + i * sizeof(point), sizeof(point));
-        mirrored[i] = move(to, &point);
+        mirrored[i] = move(to, moves, &point);
         shown[i] = point.visibility > 0;
         memcpy(points + i * sizeof(point), &point, sizeof(point));
     }
@@ -95,30 +103,29 @@ static void show(const struct keypoints_target *to, const struct field_spec *spe
     }
 }
 
-void keypoints_show(const uint8_t *bytes, uint32_t len, const struct image_view *view,
-                    const struct field_spec *spec, const struct field_shape *shape, uint8_t *dst)
+void keypoints_add(const uint8_t *bytes, uint32_t len, const struct keypoints_target *to)
 {
-    const uint32_t most = shape->shape[1], each = field_pose_bytes(most);
+    const uint32_t most = to->shape->shape[1];
     const uint8_t *end = bytes + len;
-    struct keypoints_target to = {.view = view};
-    struct plenum_poses head = {0};
-    uint8_t *at = dst + sizeof(head);
+    struct plenum_poses head;
+    struct moves moves;
 
-    memset(dst, 0, shape->room);
+    memcpy(&head, to->dst, sizeof(head));
     if (len > 0)
-        moves_draw(view->pipeline, &view->draw, &to.moves);
-    for (; bytes < end; at += each, head.count++) {
+        moves_draw(to->view->pipeline, &to->view->draw, &moves);
+    for (; bytes < end; head.count++) {
+        uint8_t *at = to->dst + field_poses_bytes(head.count, most);
         struct plenum_pose pose;
         struct field_pose from;
 
         memcpy(&from, bytes, sizeof(from));
         bytes += sizeof(from);
-        assert(head.count < shape->shape[0] && from.points <= most);
+        assert(head.count < to->shape->shape[0] && from.points <= most);
         pose = (struct plenum_pose){.class_id = from.class_id, .id = from.id};
         memcpy(at, &pose, sizeof(pose));
         memcpy(at + sizeof(pose), bytes, from.points * sizeof(struct plenum_keypoint));
-        show(&to, spec, most, at + sizeof(pose));
+        show(to, &moves, at + sizeof(pose));
         bytes += from.points * sizeof(struct plenum_keypoint);
     }
-    memcpy(dst, &head, sizeof(head));
+    memcpy(to->dst, &head, sizeof(head));
 }

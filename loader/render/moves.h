@@ -68,6 +68,13 @@ struct moves_place {
     bool mirrored; /* the image around it has become its mirror image */
 };
 
+/** The part of an image that shows a picture, in pixels: cutmix pastes a rectangle of another one.
+ * Zeros: all of it. */
+struct moves_area {
+    enum moves_where { MOVES_EVERYWHERE, MOVES_OUTSIDE, MOVES_INSIDE } where;
+    struct rect rect;
+};
+
 /** Move a point. Returns whether it stays within the window at each operation; otherwise `ret` is
  * undefined. */
 bool moves_point(const struct moves *moves, const double point[2], struct moves_place *ret);

@@ -32,17 +32,35 @@
 
 enum {
     PROBES_MAX = 100,
+    PARTNER = 1,          /* index of the partner's picture */
     PAIR_KEPT = 64 << 20, /* bytes that are kept from sample to sample */
 };
 
 void render_files_trim(struct render_files *files, size_t keep)
 {
-    if (files->own.cap > keep)
-        dataset_buffer_fini(&files->own);
-    if (files->partner.cap > keep)
-        dataset_buffer_fini(&files->partner);
-    if (files->fields.cap > keep)
-        dataset_buffer_fini(&files->fields);
+    for (uint32_t i = 0; i < RENDER_PICTURES_MAX; i++) {
+        struct render_file *file = &files->of[i];
+
+        if (file->image.cap > keep)
+            dataset_buffer_fini(&file->image);
+        if (file->fields.cap > keep)
+            dataset_buffer_fini(&file->fields);
+    }
+}
+
+uint64_t render_files_bytes(const struct render_files *files)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < RENDER_PICTURES_MAX; i++)
+        bytes += files->of[i].image.len + files->of[i].fields.len;
+    return bytes;
+}
+
+void render_files_clear(struct render_files *files)
+{
+    for (uint32_t i = 0; i < RENDER_PICTURES_MAX; i++)
+        files->of[i].image.len = files->of[i].fields.len = 0;
 }
 
 void render_scratch_fini(struct render_scratch *scratch)
@@ -75,6 +93,60 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
     return target;
 }
 
+static uint64_t bytes_of_field(const struct render_spec *spec, uint32_t i)
+{
+    const struct field_shape shape = render_field_shape(spec, i);
+    uint64_t bytes = 0;
+
+    if (!shape.mask && !field_is_of_image(&shape))
+        return shape.room;
+    for (uint32_t k = 0; k < spec->views.count; k++) {
+        const struct pipeline *p = &spec->views.view[k].pipeline;
+
+        bytes +=
+            spec->views.view[k].count * field_image_bytes(&shape, (uint64_t)p->width * p->height);
+    }
+    return bytes;
+}
+
+uint64_t render_field_bytes(const struct render_spec *spec)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < fields->count; i++)
+        bytes += bytes_of_field(spec, i);
+    return bytes;
+}
+
+void render_target_fields(const struct render_spec *spec, uint8_t *room, uint32_t *lengths,
+                          struct render_target *target)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+
+    for (uint32_t i = 0; i < fields->count; i++) {
+        uint64_t bytes = bytes_of_field(spec, i);
+
+        lengths[i] = (uint32_t)bytes;
+        target->field[i] = room;
+        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
+        room += bytes;
+    }
+}
+
+/* Runs of one sample are decoded once already. Samples in stores that are only copied would fill
+ * the loader's memory for fetched ones. */
+const char *render_cannot_share(const struct render_spec *spec)
+{
+    if (!views_have_images(&spec->views) || !dataset_has_images(spec->dataset))
+        return "the data set has no images";
+    if (spec->order.repeat > 1)
+        return "they have --repeat";
+    if (dataset_is_generated(spec->dataset))
+        return "the data set is generated";
+    return dataset_is_remote(spec->dataset) ? "the data set is in an object store" : NULL;
+}
+
 /* Returns the largest number of positions in a run. */
 static uint32_t longest_run(const struct render_spec *spec)
 {
@@ -103,24 +175,24 @@ static struct render_try partner_of(const struct render_spec *spec, const struct
 {
     return (struct render_try){.epoch = try->epoch,
                                .position = order_partner(&spec->order, draw_of(spec, try).position),
-                               .bad = try->partner_bad};
+                               .bad = {try->bad[PARTNER]}};
 }
 
 static uint32_t find_candidate(const struct render_spec *spec, const struct render_try *try)
 {
     struct image_draw draw = draw_of(spec, try);
 
-    assert(try->bad <= PROBES_MAX);
-    if (try->bad == 0)
+    assert(try->bad[0] <= PROBES_MAX);
+    if (try->bad[0] == 0)
         return render_sample_at(spec, try->epoch, try->position);
-    return order_substitute(&spec->order, draw.epoch, draw.position, try->bad - 1);
+    return order_substitute(&spec->order, draw.epoch, draw.position, try->bad[0] - 1U);
 }
 
 uint32_t render_candidate(const struct render_spec *spec, struct render_try *try)
 {
-    if (try->found != try->bad + 1) {
+    if (try->found != try->bad[0] + 1U) {
         try->sample = find_candidate(spec, try);
-        try->found = try->bad + 1;
+        try->found = try->bad[0] + 1U;
     }
     return try->sample;
 }
@@ -164,100 +236,155 @@ static void tell_shown(const struct render_job *job, const struct image_view *vi
     }
 }
 
+/* What a position's images show of one of its pictures. */
+struct picture {
+    const struct render_job *job;
+    const struct render_file *file;
+    struct moves_area area; /* all of each image, or a part */
+    bool joins;             /* the images already show another picture */
+    uint8_t *mask;          /* if it joins: room for a mask, [height][width][2] */
+};
+
 /* List where the i-th field of each of `count` images is written, for one position after the
  * other. */
 static void list_targets(const struct render_job *job, const struct image_view *views,
                          uint32_t count, uint32_t i, uint8_t *ret[VIEWS_IMAGES_MAX])
 {
-    const struct field_shape *shape = &dataset_get_fields(job->spec->dataset)->shape[i];
+    const struct field_shape shape = render_field_shape(job->spec, i);
     uint32_t images = job->spec->views.images;
 
     for (uint32_t k = 0; k < count; k++) {
         bool first = k % images == 0;
         const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
 
-        ret[k] =
-            first ? job->dst[k / images].field[i]
-                  : ret[k - 1] + field_image_bytes(shape, (uint64_t)before->width * before->height);
+        ret[k] = first ? job->dst[k / images].field[i]
+                       : ret[k - 1] +
+                             field_image_bytes(&shape, (uint64_t)before->width * before->height);
     }
 }
 
-/* A field that follows the pixels of a sample's images. */
-struct render_follower {
-    const struct field_spec *spec;
-    const struct field_shape *shape;
-    struct image_file value;       /* as stored */
-    uint8_t *to[VIEWS_IMAGES_MAX]; /* the room of each image */
-};
-
-/* Write such a field into its rooms, cropped and moved like each image. */
-static int put_follower(const struct render_job *job, const struct image_view *views,
-                        uint32_t count, const struct render_follower *f, struct plenum_error *err)
+/* Add the boxes, key points or instances of a sample's i-th field to an image's. */
+static int add_objects(const struct picture *picture, const struct image_view *view, uint32_t i,
+                       const struct image_file *value, struct plenum_error *err)
 {
-    const uint32_t len = (uint32_t)f->value.len;
-    const struct instance_outlines outlines = {f->value.bytes, len, f->spec->visible,
-                                               f->shape->shape[0]};
-    struct render_scratch *scratch = job->scratch;
+    const struct render_job *job = picture->job;
+    const struct field_spec *spec = &dataset_get_fields(job->spec->dataset)->spec[i];
+    const struct field_shape shape = render_field_shape(job->spec, i);
+    const uint64_t pixels = (uint64_t)view->pipeline->width * view->pipeline->height;
+    const uint32_t len = (uint32_t)value->len;
+    struct boxes_target to = {.view = view,
+                              .area = picture->area,
+                              .visible = spec->visible,
+                              .most = shape.shape[0],
+                              .dst = view->dst};
+
+    if (!picture->joins)
+        memset(view->dst, 0, field_image_bytes(&shape, pixels));
+    if (shape.type == PLENUM_FIELD_INSTANCES)
+        return instance_masks_add(value, &to, job->scratch->decoder, &job->scratch->masks, err);
+    if (shape.type == PLENUM_FIELD_KEYPOINTS) {
+        keypoints_add(value->bytes, len,
+                      &(struct keypoints_target){.view = view,
+                                                 .area = picture->area,
+                                                 .spec = spec,
+                                                 .shape = &shape,
+                                                 .dst = view->dst});
+        return 0;
+    }
+    to.most = field_boxes_most(shape.room);
+    boxes_add(value->bytes, len / sizeof(struct plenum_box), &to);
+    return 0;
+}
+
+/* Copy a rectangle of a mask, with `item` bytes per number. */
+static void paste_mask(const struct rect *rect, const struct pipeline *pipeline, uint32_t item,
+                       const uint8_t *from, uint8_t *to)
+{
+    size_t pitch = (size_t)pipeline->width * item;
+
+    assert(rect->left + rect->width <= pipeline->width);
+    assert(rect->top + rect->height <= pipeline->height);
+    for (uint32_t y = rect->top; y < rect->top + rect->height; y++) {
+        size_t at = y * pitch + (size_t)rect->left * item;
+
+        memcpy(to + at, from + at, (size_t)rect->width * item);
+    }
+}
+
+/* Write the masks that belong to images. A picture that joins others replaces a rectangle of
+ * theirs. */
+static int put_masks(const struct picture *picture, const struct image_view *views, uint32_t count,
+                     uint32_t i, const struct image_file *file, struct plenum_error *err)
+{
+    const struct render_job *job = picture->job;
+    const struct fields *fields = dataset_get_fields(job->spec->dataset);
+    const uint32_t item = fields->shape[i].room;
     struct image_view masks[VIEWS_IMAGES_MAX];
-    int r = 0;
+    int r;
 
-    for (uint32_t k = 0; k < count && r == 0; k++) {
-        masks[k] = views[k];
-        masks[k].dst = f->to[k];
-        if (f->shape->type == PLENUM_FIELD_BOXES)
-            boxes_show(f->value.bytes, len / sizeof(struct plenum_box), &views[k], f->spec->visible,
-                       field_boxes_most(f->shape->room), f->to[k]);
-        else if (f->shape->type == PLENUM_FIELD_KEYPOINTS)
-            keypoints_show(f->value.bytes, len, &views[k], f->spec, f->shape, f->to[k]);
-        else if (f->shape->type == PLENUM_FIELD_INSTANCES)
-            r = instance_masks_show(&outlines, scratch->decoder, &views[k], &scratch->masks,
-                                    f->to[k], err);
-    }
-    scratch_trim(&scratch->masks, PAIR_KEPT);
-    return f->shape->mask
-               ? image_render_masks(scratch->decoder, masks, count, f->shape->room, &f->value, err)
-               : r;
+    memcpy(masks, views, count * sizeof(masks[0]));
+    if (picture->joins)
+        masks[0].dst = picture->mask;
+    r = image_render_masks(job->scratch->decoder, masks, count, item, file, err);
+    if (r == 0 && picture->joins)
+        paste_mask(&picture->area.rect, views[0].pipeline, item, picture->mask, views[0].dst);
+    return r;
 }
 
-/* Write the masks, boxes, key points and instances among the fields of a sample into each
- * position's target. */
-static int put_followers(const struct render_job *job, const struct image_view *views,
-                         uint32_t count, struct plenum_error *err)
+/* Set the error about a field of a picture's sample; returns `r`. */
+static int about_field(const struct picture *picture, const struct field_spec *spec, int r,
+                       struct plenum_error *err)
 {
-    const struct dataset *dataset = job->spec->dataset;
-    const struct fields *fields = dataset_get_fields(dataset);
-    const struct dataset_buffer *record = &job->files->fields;
-    const uint32_t *lengths = (const void *)record->bytes;
-    const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+    const struct render_job *job = picture->job;
+    uint32_t sample = render_candidate(job->spec, job->try);
     char name[400];
 
+    return error_prefix(err, r, "%s: field '%s' ('%s')",
+                        dataset_get_sample_name(job->spec->dataset, sample, name, sizeof(name)),
+                        spec->name, spec->source);
+}
+
+/* Write the masks, boxes, key points and instances among the fields of a picture into each
+ * position's target, cropped and moved like its images. */
+static int put_followers(const struct picture *picture, struct image_view *views, uint32_t count,
+                         struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
+    const struct dataset_buffer *record = &picture->file->fields;
+    const uint32_t *lengths = (const void *)record->bytes;
+    const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+    uint8_t *to[VIEWS_IMAGES_MAX];
+
     for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
+        const struct image_file value = {bytes, lengths[i]};
         const struct field_shape *shape = &fields->shape[i];
-        struct render_follower f = {&fields->spec[i], shape, {bytes, lengths[i]}, {NULL}};
-        int r;
+        int r = 0;
 
         if (!shape->mask && !field_is_of_image(shape))
             continue;
-        list_targets(job, views, count, i, f.to);
-        r = put_follower(job, views, count, &f, err);
+        list_targets(picture->job, views, count, i, to);
+        for (uint32_t k = 0; k < count && r == 0; k++) {
+            views[k].dst = to[k];
+            if (!shape->mask)
+                r = add_objects(picture, &views[k], i, &value, err);
+        }
+        if (shape->mask)
+            r = put_masks(picture, views, count, i, &value, err);
         if (r < 0)
-            return error_prefix(err, r, "%s: field '%s' ('%s')",
-                                dataset_get_sample_name(dataset,
-                                                        render_candidate(job->spec, job->try), name,
-                                                        sizeof(name)),
-                                f.spec->name, f.spec->source);
+            return about_field(picture, &fields->spec[i], r, err);
     }
     return 0;
 }
 
 /* Render a file's images, and crop and move what follows their pixels in the same way.
  * Also keeps a hint that the decoder found. */
-static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
+static int decode(const struct picture *picture, struct image_view *views, uint32_t count,
                   struct plenum_error *err)
 {
+    const struct render_job *job = picture->job;
     const struct render_spec *spec = job->spec;
     struct render_scratch *scratch = job->scratch;
-    const struct image_file file = {job->files->own.bytes, job->files->own.len};
+    const struct image_file file = {picture->file->image.bytes, picture->file->image.len};
     uint32_t sample = render_candidate(spec, job->try), number = sample;
     struct hint_cache *hints = dataset_get_hints(dataset_find_set(spec->dataset, &number));
     struct image_tiles tiles = {0};
@@ -281,13 +408,13 @@ static int decode(const struct render_job *job, struct image_view *views, uint32
     if (tiles.found)
         (void)hint_cache_put(hints, number, tiles.found, tiles.found_len, tiles.found_max,
                              tiles.len);
-    return job->dst->field[0] ? put_followers(job, views, count, err) : 0;
+    return job->dst->field[0] ? put_followers(picture, views, count, err) : 0;
 }
 
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err)
 {
-    uint32_t *bad = try->at_partner ? &try->partner_bad : &try->bad;
+    uint8_t *bad = &try->bad[try->at];
 
     if (code != -EBADMSG || spec->bad != PLENUM_BAD_SUBSTITUTE)
         return false;
@@ -300,29 +427,39 @@ bool render_goes_on(const struct render_spec *spec, struct render_try *try, int 
     return false;
 }
 
+/* Read the file and the fields of a try's sample. */
+static int read_sample(const struct render_spec *spec, struct render_try *try,
+                       struct render_file *file, struct plenum_error *err)
+{
+    uint32_t sample = render_candidate(spec, try);
+    int r = 0;
+
+    if (views_have_images(&spec->views))
+        r = dataset_read(spec->dataset, sample, &file->image, err);
+    return r < 0 ? r : dataset_read_fields(spec->dataset, sample, &file->fields, err);
+}
+
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
                 struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
+    struct render_file *other = &files->of[PARTNER];
     struct render_try partner;
     struct mix_plan plan;
     int r;
 
-    try->at_partner = false;
-    r = views_have_images(&spec->views)
-            ? dataset_read(spec->dataset, render_candidate(spec, try), &files->own, err)
-            : 0;
-    if (r < 0)
-        return r;
-    r = dataset_read_fields(spec->dataset, render_candidate(spec, try), &files->fields, err);
+    try->at = 0;
+    r = read_sample(spec, try, &files->of[0], err);
     if (r < 0)
         return r;
     mix_draw(render_pipeline(spec), &draw, &plan);
     if (!plan.mixed)
         return 0;
-    try->at_partner = true;
+    try->at = PARTNER;
     partner = partner_of(spec, try);
-    return dataset_read(spec->dataset, render_candidate(spec, &partner), &files->partner, err);
+    if (fields_follow_pixels(dataset_get_fields(spec->dataset)))
+        return read_sample(spec, &partner, other, err);
+    return dataset_read(spec->dataset, render_candidate(spec, &partner), &other->image, err);
 }
 
 /* Write pixels that need no file. */
@@ -345,20 +482,21 @@ static int render_slices(const struct render_job *job, struct image_view *views,
 
 /* Render one sample, without mixing: the candidate of this try, or the sample that a run of
  * positions shares. */
-static int render_alone(const struct render_job *job, struct plenum_error *err)
+static int render_alone(const struct picture *picture, struct plenum_error *err)
 {
+    const struct render_job *job = picture->job;
     struct image_view views[VIEWS_IMAGES_MAX];
     uint32_t images = list_views(job, views), sample = render_candidate(job->spec, job->try);
     int r = 0;
 
-    assert(job->count == 1 || (job->try->bad == 0 && render_run(job->spec, job->try->position,
-                                                                job->count) == job->count));
+    assert(job->count == 1 || (job->try->bad[0] == 0 && render_run(job->spec, job->try->position,
+                                                                   job->count) == job->count));
     if (!views_have_images(&job->spec->views))
         r = 0;
     else if (dataset_is_generated(dataset_find_set(job->spec->dataset, &sample)))
         r = render_slices(job, views, images, err);
     else
-        r = decode(job, views, images, err);
+        r = decode(picture, views, images, err);
     if (r == 0)
         tell_shown(job, views);
     return r;
@@ -377,9 +515,25 @@ static int reserve_pair(struct render_scratch *scratch, uint64_t bytes, struct p
                                      (unsigned long long)bytes);
 }
 
+/* Free the room for a sample and its partner if it is unusually large. */
+static void trim_pair(struct render_scratch *scratch)
+{
+    if (scratch->pair_bytes <= PAIR_KEPT)
+        return;
+    free(scratch->pair);
+    scratch->pair = NULL;
+    scratch->pair_bytes = 0;
+}
+
+/* Returns the bytes of a sample, its partner, and its partner's mask. */
+static uint64_t pair_bytes(const struct render_spec *spec)
+{
+    return 2 * render_bytes(spec) + 2 * views_pixels(&spec->views);
+}
+
 uint64_t render_working_bytes(const struct render_spec *spec)
 {
-    uint64_t bytes = views_mix(&spec->views) ? 2 * render_bytes(spec) : 0;
+    uint64_t bytes = views_mix(&spec->views) ? pair_bytes(spec) : 0;
 
     if (spec->masks) /* three planes of each image, as image_render_masks() creates them, and the
                         scratch memory of instance_masks_show() */
@@ -396,40 +550,39 @@ static int render_pair(const struct render_job *job, const struct mix_plan *plan
     const struct render_spec *spec = job->spec;
     struct render_scratch *scratch = job->scratch;
     struct render_try partner = partner_of(spec, job->try);
-    const struct render_files partner_files = {.own = job->files->partner}; /* borrowed */
     const struct pipeline *pipeline = render_pipeline(spec);
     const struct mix_format format = {pipeline->width, pipeline->height, spec->store};
-    struct render_target one, two;
     struct render_job own = *job, other = *job;
-    int r = reserve_pair(scratch, 2 * render_bytes(spec), err);
+    struct picture first = {.job = &own, .file = &job->files->of[0]};
+    struct picture second = {.job = &other, .file = &job->files->of[PARTNER], .joins = true};
+    struct render_target one = *job->dst, two;
+    int r = reserve_pair(scratch, pair_bytes(spec), err);
 
     assert(job->count == 1); /* runs are not mixed */
     if (r < 0)
         return r;
-    one = render_target_in(spec, scratch->pair);
-    one.boxes = job->dst->boxes; /* those of the sample itself */
-    one.size = job->dst->size;
-    one.flips = job->dst->flips;
-    two = render_target_in(spec, scratch->pair + render_bytes(spec));
+    if (plan->cut) {
+        first.area = (struct moves_area){MOVES_OUTSIDE, plan->rect};
+        second.area = (struct moves_area){MOVES_INSIDE, plan->rect};
+    }
+    one.view[0] = scratch->pair; /* the geometry and the fields are those of the sample itself */
     own.dst = &one;
-    r = render_alone(&own, err);
+    r = render_alone(&first, err);
     if (r < 0)
         return r;
-    job->try->at_partner = true;
+    job->try->at = PARTNER;
+    two = render_target_in(spec, scratch->pair + render_bytes(spec));
+    memcpy(two.field, job->dst->field, sizeof(two.field));
+    second.mask = scratch->pair + 2 * render_bytes(spec);
     other.try = &partner;
-    other.files = &partner_files;
     other.dst = &two;
-    r = render_alone(&other, err);
+    r = render_alone(&second, err);
     if (r < 0)
         return r;
     mix_store(plan, image_kernels(0), &format, one.view[0], two.view[0], job->dst->view[0]);
     ret->label2 = dataset_get_label(spec->dataset, render_candidate(spec, &partner));
     ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* exact as floats */
-    if (scratch->pair_bytes > PAIR_KEPT) {
-        free(scratch->pair);
-        scratch->pair = NULL;
-        scratch->pair_bytes = 0;
-    }
+    trim_pair(scratch);
     return 0;
 }
 
@@ -458,7 +611,7 @@ static void put_line(const struct image_draw *draw, const char *text, uint32_t t
 static void put_fields(const struct render_job *job)
 {
     const struct fields *fields = dataset_get_fields(job->spec->dataset);
-    const struct dataset_buffer *record = &job->files->fields;
+    const struct dataset_buffer *record = &job->files->of[0].fields;
     struct image_draw draw = draw_of(job->spec, job->try);
 
     for (uint32_t at = 0; at < job->count && job->dst[at].field[0]; at++, draw.position++) {
@@ -493,7 +646,8 @@ int render_bytes_of(const struct render_job *job, struct render_result *ret,
     struct render_result result = {
         .label = dataset_get_label(spec->dataset, shown),
         .sample = shown,
-        .substituted = try->bad > 0 && shown != render_sample_at(spec, try->epoch, try->position),
+        .substituted =
+            try->bad[0] > 0 && shown != render_sample_at(spec, try->epoch, try->position),
         .weight = 1,
     };
     struct mix_plan plan;
@@ -501,8 +655,9 @@ int render_bytes_of(const struct render_job *job, struct render_result *ret,
 
     result.label2 = result.label;
     mix_draw(render_pipeline(spec), &draw, &plan);
-    try->at_partner = false;
-    r = plan.mixed ? render_pair(job, &plan, &result, err) : render_alone(job, err);
+    try->at = 0;
+    r = plan.mixed ? render_pair(job, &plan, &result, err)
+                   : render_alone(&(struct picture){.job = job, .file = &job->files->of[0]}, err);
     if (r < 0)
         return r;
     put_fields(job);

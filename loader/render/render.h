@@ -26,11 +26,24 @@ struct render_spec {
     bool masks;           /* some fields are masks or instances; for render_working_bytes() */
 };
 
-/** The bytes that a position needs: its own sample, its partner's if it is mixed, and its own
- * fields. Starts as zeros. */
-struct render_files {
-    struct dataset_buffer own, partner, fields;
+enum { RENDER_PICTURES_MAX = 2 }; /* pictures of a position: its own, and its partner's */
+
+/** A sample's file and its fields. */
+struct render_file {
+    struct dataset_buffer image, fields;
 };
+
+/** The bytes that a position needs: its own sample's, and its partner's if it is mixed. The fields
+ * of others are read only if some follow the pixels. Starts as zeros. */
+struct render_files {
+    struct render_file of[RENDER_PICTURES_MAX];
+};
+
+/** Returns the number of bytes. */
+uint64_t render_files_bytes(const struct render_files *files);
+
+/** Forget the bytes, but keep the memory. */
+void render_files_clear(struct render_files *files);
 
 /** Free the buffers that hold more than `keep` bytes. */
 void render_files_trim(struct render_files *files, size_t keep);
@@ -88,6 +101,15 @@ static inline uint64_t render_bytes(const struct render_spec *spec)
     return views_pixels(&spec->views) * spec->store.channels;
 }
 
+/** Returns the shape of the i-th field in a batch (views_shape_fields()). */
+static inline struct field_shape render_field_shape(const struct render_spec *spec, uint32_t i)
+{
+    struct field_shape shape = dataset_get_fields(spec->dataset)->shape[i];
+
+    field_shape_repeat(&shape, views_pictures(&spec->views));
+    return shape;
+}
+
 /** Returns the size in bytes of one image of a view. */
 static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_t view)
 {
@@ -118,6 +140,19 @@ struct render_target {
 /** Returns a target in one block of render_bytes(): view after view. */
 struct render_target render_target_in(const struct render_spec *spec, void *bytes);
 
+/** Returns the bytes of all fields of one sample, as they are shown. */
+uint64_t render_field_bytes(const struct render_spec *spec);
+
+/** Make a target write a sample's fields to `room` [render_field_bytes()], one after the other.
+ * `lengths` [FIELDS_MAX] receives the size of each field in bytes; the size of text is known only
+ * after rendering. The target borrows both. */
+void render_target_fields(const struct render_spec *spec, uint8_t *room, uint32_t *lengths,
+                          struct render_target *target);
+
+/** Returns why no other stream can use what this one renders, as a clause for messages, such as
+ * "the data set is generated"; NULL: another one can. */
+const char *render_cannot_share(const struct render_spec *spec);
+
 /**
  * Returns the number of positions from this one on, at most `most` and spec->run, that one decode
  * can serve: positions that repeat a sample, if nothing is mixed. At least 1.
@@ -128,13 +163,13 @@ uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t 
  * sample's file. The order need not exist yet. */
 uint64_t render_working_bytes(const struct render_spec *spec);
 
-/** A position, and the number of bad samples that were tried there. A mixed sample has a partner at
- * another position, with its own tries. */
+/** A position, and the number of bad samples that were tried for each of its pictures, its own one
+ * first. The others are those of other positions, with their own tries. */
 struct render_try {
     uint64_t epoch, position;
-    uint32_t bad, partner_bad;
-    bool at_partner; /* the partner was processed last, not the sample itself */
-    /* The result of render_candidate() for `bad` = found - 1. `found` is 0: none yet. */
+    uint8_t bad[RENDER_PICTURES_MAX];
+    uint32_t at; /* the picture that was processed last */
+    /* The result of render_candidate() for bad[0] = found - 1. `found` is 0: none yet. */
     uint32_t sample, found;
 };
 
@@ -142,7 +177,7 @@ struct render_try {
  * because the order costs as much as the pixels of a very small image. */
 uint32_t render_candidate(const struct render_spec *spec, struct render_try *try);
 
-/** Read the files of a try, and set try->at_partner. Returns 0, or an error of dataset_read() or
+/** Read the files of a try, and set try->at. Returns 0, or an error of dataset_read() or
  * dataset_read_fields(). */
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
                 struct plenum_error *err);
@@ -165,7 +200,7 @@ struct render_job {
 };
 
 /**
- * Render one try, or the first tries of a run of positions, and set try->at_partner. Reads no file
+ * Render one try, or the first tries of a run of positions, and set try->at. Reads no file
  * except a hint, may add a hint, and writes each byte of job->dst once. The result is the same for
  * all positions. A run is bad if one of its positions is: the caller must then render each position
  * alone.

@@ -27,7 +27,7 @@ struct blocking_job {
     bool off_loop;     /* done() may be called by any thread, even from blocking_start() */
     const char *group; /* borrowed */
     unsigned limit;
-    int code; /* 0, or the -errno because of which work() was not called */
+    int code; /* 0, or -errno if work() was not called */
     /* Private. */
     struct blocking *blocking;
     struct list link; /* in the list of waiting, running or ended jobs */

@@ -44,8 +44,8 @@ void flow_init(struct flow *f, struct flow *parent, uint64_t start_tag);
 void flow_set_backlogged(struct flow *leaf, bool wants);
 
 /** Returns the leaf whose turn is next, or NULL if no leaf may take a turn. At most `limit` turns
- * may be held. A leaf is eligible only while neither its share of these, nor that of a flow above
- * it, is used up. */
+ * may be held at a time. A leaf may take one only if it, and each flow above it, holds fewer turns
+ * than its share. */
 struct flow *flow_pick(const struct flow *root, unsigned limit);
 
 /** Charge a leaf for a turn, using an estimate of its cost. */

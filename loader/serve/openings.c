@@ -360,8 +360,8 @@ static void give_up(struct opening *o)
     cancel(o);
 }
 
-/* Begin a waiting opening if its turn has come, because another process may have built the index.
- * Otherwise pass on the progress of the opening that is building it. */
+/* If another opening is building the index, report its progress to a waiting opening. Otherwise
+ * begin the waiting one if its turn has come. */
 static void wait_on(struct opening *o)
 {
     struct opening *other = find_indexing(o);

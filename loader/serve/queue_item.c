@@ -99,9 +99,9 @@ void queue_item_read(struct item *item, struct list *left)
         if (i > 0 && (bytes > LARGE || time_now_ns() - begin > LATE_NS) &&
             leave_parts(item, i, left))
             break;
-        p->files.own.len = p->files.partner.len = p->files.fields.len = 0;
+        render_files_clear(&p->files);
         p->code = render_read(spec, &p->try, &p->files, &p->err);
-        bytes += p->files.own.len + p->files.partner.len + p->files.fields.len;
+        bytes += render_files_bytes(&p->files);
     }
     item->read_ns = time_now_ns() - begin;
     item->cpu_ns = time_cpu_ns() - cpu;

@@ -27,7 +27,7 @@
 enum {
     PROGRESS_EVERY_MS = 500,
     ROOM_LIMIT_MS = 10000, /* longest time that an OPEN waits for memory that will soon be free */
-    ROOM_TURN_MS = 20,     /* added per waiting OPEN, because each one scans all sessions */
+    ROOM_TURN_MS = 20,     /* added to the interval per waiting OPEN: each scans all sessions */
 };
 
 static void wait_for_room(struct session *s)
@@ -115,12 +115,15 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
 static int check_fields(const struct session *s, struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(s->dataset);
-    int r = fields_follow_pixels(fields) ? views_check_followers(&s->spec.views, err) : 0;
+    struct field_shape shape[FIELDS_MAX];
+    int r = views_check_fields(&s->spec.views, fields, err);
 
+    if (r == 0)
+        r = views_shape_fields(&s->spec.views, fields, fields->shape, shape, err);
     if (r < 0)
         return r;
     if (s->open.num_fields == fields->count &&
-        memcmp(s->open.field, fields->shape, fields->count * sizeof(fields->shape[0])) == 0)
+        memcmp(s->open.field, shape, fields->count * sizeof(shape[0])) == 0)
         return 0;
     return error_set(err, -ESTALE, "%s: its fields are not the ones that the client expects",
                      dataset_get_name(s->dataset));
@@ -215,6 +218,17 @@ static void tell_about_index(struct session *s)
 
 _Static_assert(WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX, "all of them fit into OPENED");
 
+/* Write the warning about the pipeline, and that of the data set. */
+static void put_warning(const struct session *s, char *ret, size_t size)
+{
+    bool exif = s->spec.views.view[0].pipeline.exif;
+    size_t len = strlen(dataset_warn_of_exif(s->dataset, exif, ret, size));
+    const char *known = dataset_get_warning(s->dataset);
+
+    if (*known)
+        (void)snprintf(ret + len, size - len, "%s%s", len > 0 ? "; " : "", known);
+}
+
 /* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {
@@ -255,7 +269,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     m.samples = dataset_get_samples(s->dataset);
     m.classes = dataset_get_classes(s->dataset);
     m.class_names = dataset_get_class_names(s->dataset);
-    (void)snprintf(m.warning, sizeof(m.warning), "%s", dataset_get_warning(s->dataset));
+    put_warning(s, m.warning, sizeof(m.warning));
     m.threads = s->server->threads;
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));

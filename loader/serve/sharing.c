@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* sharing.c - renders a position once for all streams that show the same pixels there.
  *
- * A rendering is a function of the data set's contents, the pipeline, the seed, the order, the
- * epoch and the position. make_key() lists them all. Streams of one user with equal keys share
- * renderings; their world sizes, batches, layouts and paces do not matter. Anything that affects
- * pixels and is not in the key excludes a stream (may_share()): it renders its own pixels.
+ * A rendering is a function of the data set's contents, the pipeline, the seed, the order or the
+ * plan, the fields, the epoch and the position. make_key() lists them all. Streams of one user with
+ * equal keys share renderings; their world sizes, batches, layouts and paces do not matter.
+ * render_cannot_share() names the streams that render their own pixels.
  *
  * A stream's sample takes one of four ways (renderings.h). FILL renders it into separate memory, as
  * uint8 planes, from where it is stored into the slot. COPY only stores. WAIT parks the sample
@@ -42,88 +42,119 @@ struct sharing_spare {
 
 /* ---- which streams share ---- */
 
-/* A stream's key: this, followed by the data set's name and the text of each view's pipeline. */
+/* A stream's key: this, followed by the data set's name, the text of the fields, and that of each
+ * view's pipeline. */
 struct key_head {
     uint64_t seed, checksum; /* checksum: of the index, with the stamps of all files */
-    uint8_t fingerprint[16];
+    uint8_t fingerprint[16]; /* of a plan: with its text and its tables */
+    uint8_t fields[16];
     uint32_t n, first, block;
     uint32_t shuffle, bad, views;
     uint32_t counts[VIEWS_MAX]; /* images of each view */
 };
 
-/* Returns whether other streams may use what this one renders. Excluded are pixels that depend on
- * more than the key: plans, runs of one sample, and fields; generated data, which has no checksum;
- * and data in stores, because samples that are only copied would fill --fetch-memory. */
-static bool may_share(const struct queue_stream *s)
+static struct key_head make_head(const struct render_spec *spec)
 {
-    const struct render_spec *spec = s->spec;
-
-    return views_have_images(&spec->views) && !spec->order.mixture && spec->order.repeat <= 1 &&
-           !dataset_is_remote(spec->dataset) && s->open->num_fields == 0 &&
-           s->open->plan[0] == '\0' && dataset_get_checksum(spec->dataset) != 0;
-}
-
-/* Returns a stream's key (malloc), or NULL. */
-static char *make_key(const struct render_spec *spec, size_t *len)
-{
-    const char *name = dataset_get_name(spec->dataset);
     struct key_head head;
-    char *key, *at;
 
     memset(&head, 0, sizeof(head)); /* with its padding */
     head.seed = spec->order.seed;
     head.checksum = dataset_get_checksum(spec->dataset);
     memcpy(head.fingerprint, dataset_get_fingerprint(spec->dataset), sizeof(head.fingerprint));
+    memcpy(head.fields, dataset_get_fields_hash(spec->dataset), sizeof(head.fields));
     head.n = spec->order.n;
     head.first = spec->order.first;
     head.shuffle = (uint32_t)spec->order.shuffle;
     head.block = spec->order.shuffle == ORDER_BLOCK ? spec->order.block : 0;
     head.bad = (uint32_t)spec->bad;
     head.views = spec->views.count;
-    *len = sizeof(head) + strlen(name) + 1;
-    for (uint32_t i = 0; i < spec->views.count; i++) {
+    for (uint32_t i = 0; i < spec->views.count; i++)
         head.counts[i] = spec->views.view[i].count;
-        *len += strlen(spec->views.view[i].pipeline.text) + 1;
-    }
-    key = malloc(*len);
+    return head;
+}
+
+/* Returns a stream's key (malloc), or NULL if its files are not known. */
+static char *make_key(const struct render_spec *spec, size_t *len)
+{
+    const char *text[2 + VIEWS_MAX] = {dataset_get_name(spec->dataset),
+                                       dataset_get_fields(spec->dataset)->text};
+    const struct key_head head = make_head(spec);
+    uint32_t texts = 2;
+    char *key, *at;
+
+    for (uint32_t i = 0; i < spec->views.count; i++)
+        text[texts++] = spec->views.view[i].pipeline.text;
+    *len = sizeof(head);
+    for (uint32_t i = 0; i < texts; i++)
+        *len += strlen(text[i]) + 1;
+    key = head.checksum ? malloc(*len) : NULL;
     if (!key)
         return NULL;
     memcpy(key, &head, sizeof(head));
-    at = stpcpy(key + sizeof(head), name) + 1;
-    for (uint32_t i = 0; i < spec->views.count; i++)
-        at = stpcpy(at, spec->views.view[i].pipeline.text) + 1;
+    at = key + sizeof(head);
+    for (uint32_t i = 0; i < texts; i++)
+        at = stpcpy(at, text[i]) + 1;
     assert(at == key + *len);
     return key;
 }
 
-/* ---- the bytes of a rendering: planes, boxes, sizes, flips ---- */
+/* ---- the bytes of a rendering: planes, boxes, sizes, lengths of fields, flips, fields ---- */
 
 static uint64_t boxes_at(const struct render_spec *planes)
 {
     return (render_bytes(planes) + 7) / 8 * 8;
 }
 
-static uint64_t bytes_of(const struct render_spec *planes)
+static uint64_t fields_at(const struct render_spec *planes)
 {
-    return boxes_at(planes) + planes->views.images * (4 * sizeof(float) + 1) + 2 * sizeof(uint32_t);
+    return boxes_at(planes) + planes->views.images * (4 * sizeof(float) + 1) +
+           (2 + FIELDS_MAX) * sizeof(uint32_t);
 }
 
-static struct render_target target_in(const struct render_spec *planes, uint8_t *bytes)
+static uint64_t bytes_of(const struct render_spec *planes)
+{
+    return fields_at(planes) + render_field_bytes(planes);
+}
+
+/* Returns the lengths [FIELDS_MAX] of a rendering's fields. */
+static uint32_t *lengths_in(const struct render_spec *planes, uint8_t *bytes)
+{
+    return (uint32_t *)(void *)(bytes + boxes_at(planes) +
+                                planes->views.images * 4 * sizeof(float)) +
+           2;
+}
+
+/* `lengths` [FIELDS_MAX] is written: those of the rendering itself only while it is filled. */
+static struct render_target target_in(const struct render_spec *planes, uint8_t *bytes,
+                                      uint32_t *lengths)
 {
     struct render_target target = render_target_in(planes, bytes);
-    uint32_t images = planes->views.images;
 
     target.boxes = (float *)(void *)(bytes + boxes_at(planes));
-    target.size = (uint32_t *)(void *)(target.boxes + 4 * (size_t)images);
-    target.flips = (uint8_t *)(target.size + 2);
+    target.size = lengths_in(planes, bytes) - 2;
+    target.flips = (uint8_t *)(lengths_in(planes, bytes) + FIELDS_MAX);
+    assert(target.flips + planes->views.images == bytes + fields_at(planes));
+    render_target_fields(planes, bytes + fields_at(planes), lengths, &target);
     return target;
+}
+
+/* Store the fields of a rendering into a slot. */
+static void store_fields(const struct queue_stream *s, const struct render_target *from,
+                         const uint32_t *lengths, const struct render_target *dst)
+{
+    for (uint32_t i = 0; i < s->open->num_fields; i++) {
+        memcpy(dst->field[i], from->field[i], wire_field_bytes(s->open, &s->open->field[i]));
+        if (dst->length[i])
+            *dst->length[i] = lengths[i];
+    }
 }
 
 /* Store a rendering into a slot. */
 static void store(const struct queue_stream *s, const struct rendering *r,
                   const struct render_target *dst)
 {
-    const struct render_target from = target_in(s->planes, r->bytes);
+    uint32_t rooms[FIELDS_MAX];
+    const struct render_target from = target_in(s->planes, r->bytes, rooms);
     const struct views *views = &s->spec->views;
 
     for (uint32_t i = 0; i < views->count; i++) {
@@ -134,6 +165,7 @@ static void store(const struct queue_stream *s, const struct rendering *r,
             image_store_planes(from.view[i] + k * 3 * pixels, pixels, &s->spec->store,
                                dst->view[i] + k * render_view_bytes(s->spec, i));
     }
+    store_fields(s, &from, lengths_in(s->planes, r->bytes), dst);
     if (!dst->boxes)
         return;
     memcpy(dst->boxes, from.boxes, views->images * 4 * sizeof(float));
@@ -144,7 +176,7 @@ static void store(const struct queue_stream *s, const struct rendering *r,
 static int fill(const struct render_job *job, const struct queue_stream *s, struct rendering *r,
                 struct plenum_error *err)
 {
-    struct render_target target = target_in(s->planes, r->bytes);
+    struct render_target target = target_in(s->planes, r->bytes, lengths_in(s->planes, r->bytes));
     struct render_job planes = *job;
     uint64_t begin = time_cpu_ns();
     int code;
@@ -186,7 +218,7 @@ void sharing_open(struct queue_stream *s)
     char *key;
 
     assert(lock_is_held(&s->queue->mu));
-    if (!s->queue->renderings || !may_share(s))
+    if (!s->queue->renderings || render_cannot_share(s->spec))
         return;
     s->planes = malloc(sizeof(*s->planes));
     if (!s->planes)

@@ -350,7 +350,7 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
     const struct store_backend *backend = store_backend_get(NULL);
     const struct credentials *c = r->credentials;
     char payload[2 * STORE_HASH_BYTES + 1] =
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; /* no bytes' hash */
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; /* of no bytes */
     char date[SIGV4_DATE_BYTES];
     const struct sigv4_header headers[] = {{"host", e->host},
                                            {"x-amz-content-sha256", payload},

@@ -66,7 +66,7 @@ static struct {
     struct flight *flights;
     struct flight *free;  /* finished flights, whose handles are reused */
     uint64_t shortest_ns; /* the shortest stall_ns of all flights */
-    uint64_t due_ns;      /* time until the next flight is late, when this was checked */
+    uint64_t due_ns;      /* time until the next flight is late, as of the last check */
     /* Constant once running. */
     CURLM *multi;
     const char *authorities;

@@ -111,8 +111,8 @@ static const char *remedy(const struct fetching *f, const struct bucket_request 
         (void)snprintf(ret, size,
                        "it is not public: set credentials instead of AWS_NO_SIGN_REQUEST");
     else
-        (void)snprintf(ret, size, "its credentials (%s) may not %s it: let them, or use others",
-                       source, f->fetch->upload ? "write" : "read");
+        (void)snprintf(ret, size, "the credentials (%s) do not allow %s it: use others", source,
+                       f->fetch->upload ? "writing" : "reading");
     return ret;
 }
 
@@ -184,8 +184,8 @@ static int fail_code(const struct fetching *f, const struct exchange *x)
                          name, x->why.text);
     case -EPERM:
         return error_set(f->err, -EACCES,
-                         "%s: its host leads to a loopback or link-local address, which is only "
-                         "allowed if the name contains the address itself",
+                         "%s: its host resolves to a loopback or link-local address, which is "
+                         "only allowed if the name contains the address itself",
                          name);
     default:
         return 0;

@@ -25,7 +25,7 @@ struct fetch_moved {
     uint64_t until_ns;
 };
 
-/** One request. The caller sets the first group; the rest starts as zeros. */
+/** One request. The caller sets the first group; all other fields are 0 at first. */
 struct fetch {
     struct bucket *bucket;
     const char *name, *key, *query;

@@ -260,13 +260,13 @@ static int check_whole(const struct store_answer *a, const struct wanted_range *
 
     if (!a->has_length)
         return error_set(err, -EOPNOTSUPP,
-                         "the server answered a range with an object of unknown length");
+                         "the server answered a range request without giving a length");
     if (want->facts && !is_version(a, a->length, want->facts))
         return error_set(err, -ESTALE, "it has changed");
     if (a->length == 0 && !want->facts)
         return 0; /* the object is empty; store_stat() accepts that */
     if (a->length < end)
-        return error_set(err, -EPROTO, "the server answered a range with %llu bytes",
+        return error_set(err, -EPROTO, "the server answered a range request with %llu bytes",
                          (unsigned long long)a->length);
     if (want->offset > SKIP_MAX)
         return error_set(err, -EOPNOTSUPP,

@@ -19,13 +19,13 @@ struct object_facts {
     uint64_t version; /* object_version() if only this is known; otherwise 0 */
 };
 
-/** Returns a hash of the ETag; without an ETag, the time; 0 if the store has neither.
+/** Returns a hash of the ETag; the time if there is no ETag; or 0 if the store has neither.
  * `facts->version` must be 0. */
 uint64_t object_version(const struct object_facts *facts);
 
-/** Returns whether the object that a store describes (`now`) is the known version. The sizes must
- * be equal, and so must known->version and object_version(now), or if known->version is 0, the
- * ETags, or if there are none, the times. */
+/** Returns whether the object that a store describes (`now`) is the known version. Compares the
+ * sizes, and then object_version(now) with known->version. If that is 0, compares the ETags; if
+ * neither has one, the times. */
 bool object_is_same(const struct object_facts *now, const struct object_facts *known);
 
 /** Set `racy` if the object has no ETag and changed so recently that another change could have the

@@ -773,12 +773,14 @@ class Stream:
         - ``relabel=FILE`` gives classes new names or numbers: a line for each has the class, a tab or a comma, and its
           new class. Classes without a line are left out;
         - ``weights="class"``, ``"class:1/2"``, ``"lvis:0.001"``, ``"file:w.npy"``, ``"column:NAME"`` or
-          ``"json.NAME"`` shows samples by weight: each the floor or ceiling of its expected number in each epoch of
-          ``epoch`` positions. ``draw="independent"`` draws each position by itself. ``weights={0: RULE, 3: RULE}``
-          changes the weights from epoch 3 on, and ``{}`` sets none until :meth:`amend` does;
-        - ``stratify="label", block=B``: each sample once per epoch, and each class by its share in each B samples;
-        - ``balance="label", block=B``: equal classes in each B samples; ``balance="label", classes=P, each=K``: blocks
-          of K samples of each of P classes;
+          ``"json.NAME"`` shows samples by weight: in an epoch of ``epoch`` positions, each sample is shown its expected
+          number of times, rounded up or down. ``draw="independent"`` draws each position by itself.
+          ``weights={0: RULE, 3: RULE}`` changes the weights from epoch 3 on, and ``{}`` sets none until :meth:`amend`
+          does;
+        - ``stratify="label", block=B`` shows each sample once per epoch, and in each B samples, each class in
+          proportion to its size;
+        - ``balance="label", block=B`` shows equally many samples of each class in each B samples;
+          ``balance="label", classes=P, each=K`` shows blocks of K samples of each of P classes;
         - with a Mix, ``block`` is the number of positions that sets share, ``epoch`` a number of positions or the set
           that an epoch shows completely, ``at={position: {name: weight}}`` new weights from a position on
           (``(first, last)`` for a ramp), and ``labels`` "names" (default), "numbers" or "stack";

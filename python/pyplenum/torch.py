@@ -682,13 +682,13 @@ class Loader:
             self._loaded = True  # for whichever loop is next
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the position after the last batch that a loop received, whatever has interrupted it since. It is equal
-        in all instances, so storing it once is enough."""
+        """Return the position after the last batch that a loop received, even if the loop was interrupted since. It is
+        equal in all instances, so storing it once is enough."""
         return {"version": 1, "cursor": self._cursor().hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def _cursor(self) -> bytes:
-        """Return the position after the last batch that a loop received. An epoch that has dropped its last samples is
-        over, even for a world size whose step they would fill."""
+        """Return the position after the last batch that a loop received. After an epoch that dropped its last samples,
+        this is the start of the next epoch, even if another world size could fill a step with them."""
         place, stands = self._place, self._stands
         if self._choices["last"] == "drop" and place.position == 0:
             return self.stream._cursor_at(place.epoch, 0)

@@ -22,6 +22,7 @@ common_tests = \
 	%D%/order/test_laws \
 	%D%/order/test_order \
 	%D%/order/test_order_small \
+	%D%/net/test_port_reserve \
 	%D%/order/test_philox \
 	%D%/pipeline/test_pipeline \
 	%D%/pipeline/test_streamhash \
@@ -61,6 +62,8 @@ TESTS += $(common_tests)
 %C%_order_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
 %C%_order_test_order_small_CFLAGS = $(AM_CFLAGS) -Wno-type-limits
 %C%_order_test_order_small_LDADD = common/libcommon.la
+%C%_net_test_port_reserve_CFLAGS = $(test_cflags)
+%C%_net_test_port_reserve_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_order_test_philox_CFLAGS = $(test_cflags)
 %C%_order_test_philox_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_pipeline_test_pipeline_CFLAGS = $(test_cflags)

@@ -150,7 +150,8 @@ class ExamplesTest(unittest.TestCase):
         if not python:
             self.skipTest(f"no Python here has all of {', '.join(missing)}")
         with tempfile.TemporaryDirectory(dir=self.folder) as where:
-            shutil.copy(program, where)
+            for name in {os.path.basename(program), *re.findall(r"\w+\.py", " ".join(commands(program)))}:
+                shutil.copy(os.path.join(os.path.dirname(program), name), where)
             self.make_pairs(where)
             last, left_out = "", []
             for command in commands(program):

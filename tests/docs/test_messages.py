@@ -26,7 +26,7 @@ OTHERS = {
         "endpoint.c:use engine.c:done",
     "prints a result, a help text or a page": "printf fprintf fputs put_line put_parts print_word http.c:say "
         "cmd_job.c:write_metric metrics.c:put_one metrics.c:head metrics.c:put_histogram MHD_add_response_header "
-        "http.c:MHD_add_response_header",
+        "http.c:MHD_add_response_header preview_html.c:put",
     "says that all is well": "log_info log_debug log_about notify_send stop_now interlude.c:end_job",
     "has a detail of a message, after its colon": "parser_error parser_close "
         "pipeline_ops.c:OP ctl_start missing_in_time selftest.c:test_images supervise_not_started ctl_fail",

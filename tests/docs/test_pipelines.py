@@ -44,7 +44,7 @@ class PipelinesTest(unittest.TestCase):
     def test_presets(self):
         """the presets expand as documented"""
         body = re.search(r"presets\[\]\[2\] = \{\n(.*?)\n\};", SOURCE_TEXT, re.S).group(1)
-        body = re.sub(r'"\n +"', "", body)  # strings that stand on several lines
+        body = re.sub(r'"\n +"', "", body)  # strings that span several lines
         table = re.findall(r'^    \{"(\w+)",\s+"([^"]+)"\},$', body, re.M)
         self.assertEqual({name for name, _ in table}, PRESETS)
         self.assertTrue(table)

@@ -40,7 +40,7 @@ def by_plenumrun(instances, replicas, *program):
 
 
 def without_mpirun(folder):
-    """Return an environment whose PATH, of links below `folder`, has no mpirun: plenumrun then starts instances."""
+    """Return an environment in which plenumrun starts instances itself: PATH is a folder of links without mpirun."""
     programs = os.path.join(folder, "programs")
     os.makedirs(programs, exist_ok=True)
     for place in os.environ["PATH"].split(os.pathsep):

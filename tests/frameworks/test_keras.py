@@ -98,7 +98,7 @@ class KerasTest(FrameworkCase):
     def test_views(self):
         """a generator of views never delivers wrong pixels, but raises an error if tensors are kept
 
-        It may also raise one otherwise, because TensorFlow releases an array some time after its tensor.
+        It may also raise one if none are kept, because TensorFlow releases an array some time after its tensor.
         """
         want = self.images(4)
         for keep in False, True:

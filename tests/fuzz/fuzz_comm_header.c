@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_comm_header.c - tries any bytes as what other instances send about their collectives, before
- * any data moves. Every instance accepts equal headers, and rejects different ones with one
- * sentence that names another instance. */
+/* fuzz_comm_header.c - reads any bytes as the headers that instances exchange before each
+ * collective. Every instance accepts equal headers, and rejects different ones with one sentence
+ * that names another instance. */
 #include "config.h"
 
 #include <errno.h>

@@ -32,11 +32,15 @@ static const char *const pipelines[] = {
     "exif rrc(9x16) flip(0.5)",
     "exif letterbox(16x11,fill=9) flip(0.5)",
     "pad(4,reflect) random_crop(13x17) flip(0.5)",
+    "exif scale_jitter(16x11,0.1:3,fill=9:5:1) flip(0.5)",
+    "exif zoom_out(1:5,fill=9:5:1) resize(16x11) flip(0.5)",
+    "zoom_out(1:5,p=1) letterbox(9x16) flip(0.5)",
     "rrc(16) flip(0.5) color_jitter(0.4, 0.4, 0.4, p=0.8) grayscale(0.2) solarize(128, p=0.2)",
     "rrc(16) vertical_flip(0.5) erase(0.5, value=pixel) flip(0.5) erase(0.3, value=random) "
     "cutout(5, p=0.5)",
     "rrc(16) blur(23, 0.1:2, p=0.8) blur(31, 0.01:100, p=0.2) blur(3, 0.1:5, p=0.2)",
     "rrc(16) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) hue(-0.5:0.5, p=0.5)",
+    "rrc(16) hsv(0.5, 2, 2, p=0.9)",
     "rrc(16) affine(50,translate=0.2:0.1,scale=0.5:2,shear=-10:20:-30:0,p=0.8) "
     "perspective(0.7,fill=9)",
     "rrc(16) flip(0.5) rotate(-90:20,interpolation=bilinear) translate(0.2,0.3) shear(20) "

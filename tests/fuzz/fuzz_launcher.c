@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_launcher.c - tries any bytes as input of plenumrun: lists of hosts, allocations of batch
+/* fuzz_launcher.c - reads any bytes as input of plenumrun: lists of hosts, allocations of batch
  * systems, option files, replies of hosts, messages of shims, and values of options such as ranges,
  * subnets and devices. Accepted input must be consistent; rejected text must get an error message
  * of one line. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_npy.c - tries any bytes as an array in NumPy's format. The result is the shape of an array
+/* fuzz_npy.c - reads any bytes as an array in NumPy's format. The result is the shape of an array
  * that a field can have and whose bytes are the rest of the file, or an error message. */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_picture_size.c - tries any bytes as the beginning of an image. Either both sides are known
+/* fuzz_picture_size.c - reads any bytes as the beginning of an image. Either both sides are known
  * or neither is. */
 #include "config.h"
 

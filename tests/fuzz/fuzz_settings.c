@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_settings.c - tries any bytes as plenumd.conf. Each error is one line that names the file,
+/* fuzz_settings.c - reads any bytes as plenumd.conf. Each error is one line that names the file,
  * and a file without errors gives the same values when it is read again. */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_text.c - tries any text as something that a user writes: pipelines, plans, names of data
+/* fuzz_text.c - reads any text as something that a user writes: pipelines, plans, names of data
  * sets, patterns, fields, orders, addresses, numbers, sizes and times. If the text is accepted and
  * has a canonical form, that form must be accepted, too, and mean the same. */
 #include "config.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_voc.c - tries any bytes as an XML file of Pascal VOC: each object has a name and finite
+/* fuzz_voc.c - reads any bytes as an XML file of Pascal VOC: each object has a name and finite
  * edges, or there is an error message. */
 #include "config.h"
 
@@ -34,8 +34,9 @@ static int take(void *arg, const struct voc_object *object, struct plenum_error 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct plenum_error err = {""};
+    struct voc_picture picture;
     size_t count = 0;
-    int r = voc_xml_read((const char *)data, size, take, &count, &err);
+    int r = voc_xml_read((const char *)data, size, take, &count, &picture, &err);
 
     require(r == 0 || (r == -EBADMSG && err.text[0]));
     require(count <= size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_wire.c - tries any bytes as the data of a connection, from either side. They are split into
+/* fuzz_wire.c - reads any bytes as the data of a connection, from either side. They are split into
  * frames, and each frame is parsed as the message that it claims to be. A message must be the same
  * after it is written and read again.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_yolo.c - tries any bytes as a data.yaml, and as a label file with and without key points.
+/* fuzz_yolo.c - reads any bytes as a data.yaml, and as a label file with and without key points.
  * An accepted data.yaml is complete, and objects are valid JSON. */
 #include "config.h"
 

@@ -212,7 +212,8 @@ static void index_seeds(void)
     if (index_build(&b, 1, &index) < 0)
         exit(1);
     index_set_head(&index, 0, &(struct index_head){.sample = 2, .stamp = {.mtime_ns = 8}});
-    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2}, 1);
+    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2},
+                  &(struct index_checked){.deep = 1});
     write_seed(index.header, index.bytes);
     index_close(&index);
     index_builder_fini(&b);
@@ -243,6 +244,10 @@ static void launcher_seeds(void)
                                 .nodes = (char *)"0",
                                 .loader_cpus = (char *)"",
                                 .loader_key = (char *)"0a1b",
+                                .place_instances = 2,
+                                .place = (char *)"a-0",
+                                .place_job = (char *)"job",
+                                .place_key = (char *)"0c1d",
                                 .argv = argv};
     struct control_keep keep = {.address = (char *)"0.0.0.0:0", .key = (char *)"0a1b"};
     const struct control_started started = {.pid = 1, .cpus = (char *)"0", .nodes = (char *)""};

@@ -392,6 +392,7 @@ Test(cmdline, exported_options_can_be_imported)
         {"loader", "unix:/x"},
         {"tag-output", "%i: "},
         {"starter", "own"},
+        {"collectives", "tcp"},
         {"stdin", "none"},
         {"mpi-global-args", "--mca x 'a b'"},
         {"mpi-local-args", "--y"},

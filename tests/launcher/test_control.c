@@ -54,6 +54,7 @@ Test(control, hello)
     in.instance = 3;
     in.local_index = 1;
     in.free_port = 4711;
+    in.place_port = 4712;
     strcpy(in.loader, "unix:@plenum-1000-42");
     cr_assert(eq(int, control_put_hello(&b, &in), 0));
     r = payload_of(&b, CONTROL_HELLO);
@@ -61,6 +62,7 @@ Test(control, hello)
     cr_expect(eq(u32, out.instance, 3));
     cr_expect(eq(u32, out.local_index, 1));
     cr_expect(eq(u16, out.free_port, 4711));
+    cr_expect(eq(u16, out.place_port, 4712));
     cr_expect(eq(str, out.host, (char *)"node7"));
     cr_expect(eq(str, out.loader, (char *)"unix:@plenum-1000-42"));
 
@@ -89,6 +91,10 @@ static void make_plan(struct control_plan *plan)
                                   .umask = 0027,
                                   .loader_cpus = (char *)"7",
                                   .loader_key = (char *)"8899",
+                                  .place_instances = 3,
+                                  .place = (char *)"1-2-3",
+                                  .place_job = (char *)"job",
+                                  .place_key = (char *)"7766",
                                   .directory = (char *)"/tmp",
                                   .cpus = (char *)"0-3",
                                   .nodes = (char *)"",
@@ -117,6 +123,10 @@ Test(control, plan)
     cr_expect(eq(u32, out.umask, 0027));
     cr_expect(eq(str, out.loader_cpus, (char *)"7"));
     cr_expect(eq(str, out.loader_key, (char *)"8899"));
+    cr_expect(eq(u32, out.place_instances, 3));
+    cr_expect(eq(str, out.place, (char *)"1-2-3"));
+    cr_expect(eq(str, out.place_job, (char *)"job"));
+    cr_expect(eq(str, out.place_key, (char *)"7766"));
     cr_expect(eq(str, out.directory, (char *)"/tmp"));
     cr_expect(eq(str, out.argv[0], (char *)"prog"));
     cr_expect(eq(str, out.argv[1], (char *)""));

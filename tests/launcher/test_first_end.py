@@ -39,11 +39,12 @@ def state_of(pid):
 
 
 class FirstEnd(unittest.TestCase):
-    def start(self, *words):
+    def start(self, *words, **environment):
         self.errors = tempfile.TemporaryFile("a+")
         self.addCleanup(self.errors.close)
         job = subprocess.Popen([os.path.join(BUILD, "plenumrun"), "-v", "--allow-run-as-root", "--loader", "none", "-n",
-                                "3", *words], stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors)
+                                "3", *words], stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors,
+                               env={**os.environ, **environment})
         self.addCleanup(job.wait)
         self.addCleanup(job.kill)
         return job
@@ -56,9 +57,10 @@ class FirstEnd(unittest.TestCase):
         wait_until(lambda: pattern + ": " + self.said(), lambda: re.search(pattern, self.said()))
         return re.search(pattern, self.said())
 
-    def check(self, *words):
+    def check(self, *words, **environment):
         """Kill instance 1 while its shim cannot report it. The others wait for it in a barrier, and fail first."""
-        job = self.start(*words, STOPPER, "1000000000", "together", "say=1:5", "hang=1:5")
+        job = self.start(*words, STOPPER, "1000000000", "together", "say=1:5", "hang=1:5",
+                         **environment)
         victim = int(self.find(r"instance 1 on host \S+: process (\d+),")[1])
         self.find(r"(?m)^step 5$")
         shim = parent_of(victim)
@@ -77,8 +79,15 @@ class FirstEnd(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpirun(self):
-        """also if mpirun starts the instances"""
+        """an instance that was killed is the cause, also if mpirun has started the instances"""
         self.check()
+
+    @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "libplenum-tls.la")), "Plenum was built without TLS")
+    def test_hosts(self):
+        """also if the hosts are connected by TCP"""
+        here = os.path.abspath(os.path.join(SOURCE, "tests", "launcher", "hosts_here"))
+        self.check("--host", "h1:2,h2:1", "--collectives", "tcp", COUNTS="2 1", SHIM=os.path.join(BUILD, "plenumrun"),
+                   OMPI_MCA_plm_rsh_agent=os.path.join(here, "agent"), PATH=here + ":" + os.environ["PATH"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ export AWAY=$1
 shift
 exec bash -c "$*"
 END
-# Starts the shims of all instances, with the order that Open MPI would give them.
+# Starts the shims of all instances, with the command that Open MPI would give them.
 mkdir bin
 cat >bin/mpirun <<'END'
 #!/bin/bash

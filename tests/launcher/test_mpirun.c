@@ -433,7 +433,13 @@ Test(mpirun, ports)
                  (char *)"20045-20047"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_port_min_v4"), (char *)"20048"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_port_range_v6"), (char *)"52"));
+    cr_expect(value_of(&w, SHIM_ENV_PORTS) == NULL);
     starter_words_fini(&w);
+    with.place_ports = &ports;
+    cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, SHIM_ENV_PORTS), (char *)"20000-20099"));
+    starter_words_fini(&w);
+    with.place_ports = NULL;
     with.mpirun = &program;
     cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_dynamic_ipv4_ports"),

@@ -144,7 +144,7 @@ class TerminalTest(unittest.TestCase):
         os.set_blocking(job.stdout.fileno(), False)
         while job.stdout.read(1 << 16):
             pass
-        time.sleep(0.5)  # to see that nothing comes
+        time.sleep(0.5)  # to see that no more output follows
         self.assertFalse(job.stdout.read(1 << 16), "its programs print while it is stopped")
         job.send_signal(signal.SIGCONT)
         os.set_blocking(job.stdout.fileno(), True)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/collectives/test_one_host %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
+libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/collectives/test_hosts_strangers \
+	%D%/collectives/test_many_hosts \
+	%D%/collectives/test_one_host %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
 	%D%/test_pacing %D%/test_reshape %D%/test_stream %D%/test_threads %D%/test_batch_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
@@ -13,6 +15,16 @@ endif
 %C%_collectives_test_combine_CFLAGS = $(test_cflags)
 %C%_collectives_test_one_host_SOURCES = %D%/collectives/test_one_host.c %D%/collectives/one_host.c %D%/collectives/one_host.h \
 	%D%/collectives/oracle_sum.c %D%/collectives/oracle_sum.h %D%/collectives/random_op.c %D%/collectives/random_op.h
+%C%_collectives_test_many_hosts_SOURCES = %D%/collectives/test_many_hosts.c %D%/collectives/many_hosts.c \
+	%D%/collectives/many_hosts.h %D%/collectives/oracle_sum.c %D%/collectives/oracle_sum.h %D%/collectives/random_op.c \
+	%D%/collectives/random_op.h
+%C%_collectives_test_hosts_strangers_SOURCES = %D%/collectives/test_hosts_strangers.c %D%/collectives/many_hosts.c \
+	%D%/collectives/many_hosts.h %D%/collectives/oracle_sum.c %D%/collectives/oracle_sum.h %D%/collectives/random_op.c \
+	%D%/collectives/random_op.h
+%C%_collectives_test_hosts_strangers_CFLAGS = $(test_cflags)
+%C%_collectives_test_hosts_strangers_LDADD = libdist/libdist.la -ldl -lm
+%C%_collectives_test_many_hosts_CFLAGS = $(test_cflags)
+%C%_collectives_test_many_hosts_LDADD = libdist/libdist.la -ldl -lm
 %C%_collectives_test_one_host_CFLAGS = $(test_cflags)
 %C%_collectives_test_one_host_LDADD = libdist/libdist.la -ldl -lm
 %C%_collectives_test_combine_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
@@ -71,8 +83,8 @@ phony += play
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
-EXTRA_DIST += tests/lib.sh %D%/collectives/test_comm.sh
-TESTS += %D%/collectives/test_comm.sh
+EXTRA_DIST += tests/lib.sh %D%/collectives/test_comm.sh %D%/collectives/test_hosts.sh tests/launcher/hosts_here/agent tests/launcher/hosts_here/mpirun
+TESTS += %D%/collectives/test_comm.sh %D%/collectives/test_hosts.sh
 check_PROGRAMS += %D%/collectives/comm_world
 %C%_collectives_comm_world_SOURCES = %D%/collectives/comm_world.c
 %C%_collectives_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install -export-dynamic

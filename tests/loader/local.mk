@@ -4,7 +4,7 @@ tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tre
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset/test_cache_limit %D%/dataset/test_coco %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_picture_size %D%/dataset/test_scope %D%/dataset/test_stamp \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/dataset/test_voc %D%/dataset/test_yolo %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_queue_sharing %D%/serve/test_log_limit \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/dataset/test_stated_size %D%/dataset/test_voc %D%/dataset/test_yolo %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_queue_sharing %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_renderings %D%/serve/test_bound
 check_PROGRAMS += %D%/store/reader %D%/store/signer
 %C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
@@ -91,12 +91,14 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 check_PROGRAMS += %D%/render/moved
 %C%_render_moved_CFLAGS = $(AM_CFLAGS)
 %C%_render_moved_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
-check_PROGRAMS += %D%/render/drawn
+check_PROGRAMS += %D%/render/drawn %D%/render/placed
 %C%_render_drawn_CFLAGS = $(AM_CFLAGS)
 %C%_render_drawn_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
-dist_check_SCRIPTS += %D%/render/test_drawn.py %D%/render/test_moves.py
+%C%_render_placed_CFLAGS = $(AM_CFLAGS)
+%C%_render_placed_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+dist_check_SCRIPTS += %D%/render/test_drawn.py %D%/render/test_moves.py %D%/render/test_placed.py
 if PYTHON_FOUND
-TESTS += %D%/render/test_drawn.py %D%/render/test_moves.py
+TESTS += %D%/render/test_drawn.py %D%/render/test_moves.py %D%/render/test_placed.py
 endif
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
@@ -135,6 +137,9 @@ endif
 %C%_dataset_test_voc_SOURCES = %D%/dataset/test_voc.c %D%/dataset/detection.h %D%/dataset/opened.h
 %C%_dataset_test_voc_CFLAGS = $(test_cflags)
 %C%_dataset_test_voc_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_stated_size_SOURCES = %D%/dataset/test_stated_size.c
+%C%_dataset_test_stated_size_CFLAGS = $(test_cflags)
+%C%_dataset_test_stated_size_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_yolo_SOURCES = %D%/dataset/test_yolo.c %D%/dataset/detection.h %D%/dataset/opened.h
 %C%_dataset_test_yolo_CFLAGS = $(test_cflags)
 %C%_dataset_test_yolo_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)

@@ -7,7 +7,7 @@ import shutil
 import sys
 import unittest
 
-NAMES = {"numpy": "NumPy", "torch": "PyTorch"}
+NAMES = {"numpy": "NumPy", "torch": "PyTorch", "torchvision": "torchvision", "PIL": "Pillow"}
 
 
 class Result(unittest.TestResult):

@@ -4,8 +4,10 @@
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import warnings
@@ -90,6 +92,39 @@ class AdviceTest(unittest.TestCase):
             self.assertNotIn("16 bits", self.ctl("index", name))
         write_tar("none.tar", [("a", {"depth.png": deep_image()})])
         self.assertNotIn("16 bits", self.ctl("index", "tar,image=none:none.tar", status=0))
+
+    # ---- photographs that EXIF turns ----
+
+    def turned_photo(self):
+        """Return a JPEG of 16 x 12 pixels that EXIF turns by 90 degrees."""
+        put("photo/a/0.png", png(np.zeros((24, 32), np.uint8)))
+        self.ctl("pack", "folder:photo", "packed", "--longest", "16", status=0)
+        with tarfile.open("packed/archive-000000.tar") as archive:
+            jpeg = next(archive.extractfile(m).read() for m in archive if m.name.endswith(".jpg"))
+        tiff = b"II*\0" + struct.pack("<IHHHIII", 8, 1, 0x112, 3, 1, 6, 0)
+        return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", 8 + len(tiff)) + b"Exif\0\0" + tiff + jpeg[2:]
+
+    def test_photos_that_exif_turns_warn(self):
+        """a stream of boxes warns once if its pipeline does not turn photographs as their boxes need it"""
+        put("0.jpg", self.turned_photo())
+
+        def said(size, pipeline):
+            put("x.json", json.dumps({"images": [{"id": 1, "file_name": "0.jpg", **size}], "annotations": [],
+                                      "categories": [{"id": 1, "name": "a"}]}))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with pyplenum.Stream("coco:x.json", pipeline, fields=["objects:objects:boxes"], epochs=3,
+                                     micro_batch=1) as s:
+                    for _ in s:
+                        pass
+            return " ".join(str(w.message) for w in caught)
+        as_stored, upright = {"width": 16, "height": 12}, {"width": 12, "height": 16}
+        for size in ({}, upright):
+            self.assertEqual(said(size, "resize(8x8)").count(
+                "1 of the 1 pictures that were checked are stored turned (EXIF), but the pipeline lacks exif"), 1)
+            self.assertEqual(said(size, "exif resize(8x8)"), "")
+        self.assertEqual(said(as_stored, "resize(8x8)"), "")
+        self.assertEqual(said(as_stored, "exif resize(8x8)").count("give the size as stored"), 1)
 
     # ---- a stream that fails ----
 

@@ -236,6 +236,47 @@ class InstancesTest(unittest.TestCase):
         self.assertEqual(sum(hashes) % 2**64, ctl_hash(fields, VIEWS))
         self.assertGreater(self.shown, 2000)
 
+    def test_mixed(self):
+        """mixup joins the masks of both samples; cutmix keeps what each shows in its part of the image"""
+        side, rows = 24, []
+        for n in range(16):
+            rng = np.random.default_rng(n)
+            mask = np.kron(rng.integers(0, 2, (4, 3)), np.ones((6, 8), int))
+            outlines = [[[-1, -1, 25, -1, 25, 25, -1, 25]], [rng.integers(0, 25, 8).tolist()],
+                        {"size": [side, side], "counts": compress(runs_of(mask))}]
+            rows.append((f"{n:03d}", {"png": png(np.zeros((side, side), np.uint8)), "cls": b"0", "json": json.dumps([
+                {"segmentation": outline, "category_id": 1, "id": 10 * n + k, **({"bbox": [0, 0, 24, 24]} if k else {})}
+                for k, outline in enumerate(outlines)]).encode()}))
+        write_tar(path_of("mixed.tar"), rows)
+        fields, whole = ["o:json:instances", "b:json:boxes"], f"resize({side}) center_crop({side}) flip(0.5)"
+
+        def images(pipeline):
+            with stream(fields, pipeline, "mixed.tar", epochs=3) as s:
+                for batch in s:
+                    found, boxes = batch["o"], batch["b"]
+                    self.assertEqual((found.counts.tolist(), found.ids.tolist()),
+                                     (boxes.counts.tolist(), boxes.ids.tolist()))
+                    for at in np.ndindex(batch.samples.shape):
+                        if batch.valid[at]:
+                            ids = found.ids[at][:int(found.counts[at])].tolist()
+                            yield int(batch.epochs[at[0]]), dict(zip(ids, found.masks(*at)))
+                    self.assertEqual(found.bits.shape[3], 3 if pipeline == whole else 6)
+
+        alone = {(epoch, i): mask for epoch, masks in images(whole) for i, mask in masks.items()}
+        for mixing in ("mixup(0.4, p=0.8)", "cutmix(1, p=0.8)"):
+            joined = cut = 0
+            for epoch, masks in images(f"{whole} {mixing}"):
+                covers = {i // 10: mask for i, mask in masks.items() if i % 10 == 0}
+                for i, mask in masks.items():
+                    self.assertEqual(mask.tolist(), (alone[epoch, i] & covers[i // 10]).tolist(), (mixing, i))
+                    cut += int((mask != alone[epoch, i]).sum())
+                if len(covers) == 2:
+                    joined += 1
+                    both = np.add(*covers.values())
+                    self.assertTrue((both == (2 if "mixup" in mixing else 1)).all(), mixing)
+            self.assertGreater(joined, 10)
+            self.assertEqual(cut > 0, "cutmix" in mixing)
+
     def write_coco(self, name, change=None):
         """Write a data set of COCO whose annotations are in random order, with spaces, and some without boxes."""
         os.makedirs(path_of(name), exist_ok=True)
@@ -399,7 +440,6 @@ class InstancesTest(unittest.TestCase):
     def test_refused(self):
         """instances need pixels that can be followed"""
         for text, pipeline, why in (("o:1.json:instances", "rrc(16) augmix", "cannot be used with augmix"),
-                                    ("o:1.json:instances", "rrc(16) mixup(1)", "if samples are mixed"),
                                     ("o:1.json:instances", "none", "the pipeline cannot be none"),
                                     ("o:1.json:instances:2", "rrc(16)", "is not a valid share of a box"),
                                     ("o:1.json:instances:1:1", "rrc(16)", "has more parts")):

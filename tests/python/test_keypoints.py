@@ -280,7 +280,6 @@ class KeypointsTest(unittest.TestCase):
         with self.assertRaisesRegex(pyplenum.PlenumError, "'1-2 2-3' are not pairs of left and right points"):
             stream("coco.json:keypoints:1-2 2-3", "rrc(8)")
         for pipeline, why in (("rrc(16) augmix", "key points cannot be used with augmix"),
-                              ("rrc(16) mixup(1)", "key points cannot be used if samples are mixed"),
                               ("none", "key points are cropped with the images")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream("coco.json:keypoints", pipeline)

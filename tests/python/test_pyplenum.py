@@ -614,7 +614,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(caught[0].filename, __file__, "the line of the program")
 
     def test_warnings_as_errors(self):
-        """a warning turned into an error loses no batch"""
+        """turning a warning into an error loses no batch"""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             got, raised, number = 0, 0, 0
@@ -1128,7 +1128,7 @@ class LoaderTest(unittest.TestCase):
                 loader(**options)
 
     def test_warnings_as_errors(self):
-        """a warning turned into an error loses no batch, even if the loop restarts; it names the line of the loop"""
+        """turning a warning into an error loses no batch, even if the loop restarts; the warning names its line"""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             got, raised, killed = [], 0, False

@@ -715,7 +715,7 @@ class StreamTest(unittest.TestCase):
         self.assertAlmostEqual(rows[0]["times_most"], n * 4 / sum(weights[3]), 4)
         self.assertEqual([(w["set"], w["pass"], w["rule"]) for w in json.loads(ctl("plan", text, "--json"))["weights"]],
                          [*(("data", e, rules[e]) for e in range(1, epochs)), ("data", 70, "class")])
-        self.assertIn("from pass 70       samples of data by class\n", ctl("plan", text))
+        self.assertIn("from pass 70       samples of data are weighted by class\n", ctl("plan", text))
         self.assertEqual(sorted(row[0] for row in order_of(text, 5, 2, more=["--sample", "0"], positions=None)),
                          [p for p in range(n) if models[2].sample(2, p) == 0])
         # A cursor resumes, with any world size, only if all weights up to its position are the same.

@@ -140,6 +140,19 @@ ok "output of three hosts is complete and not mixed" same "$(awk '
     $1 != "v" $2 + 1 ":" || NF != 4 || $4 != last[$2] + 1 { bad++ }
     { last[$2] = $4 }
     END { print bad + 0, last[0], last[1], last[2] }' out)" "0 50000 50000 50000"
+world=$top_builddir/tests/libdist/collectives/comm_world
+export WORLD_HOSTS=3
+for hosts in 'v[1-3]:2' 'v1:2,vhead:1,v2:1'; do
+    job --host "$hosts" --loader none -x WORLD_HOSTS -x LD_LIBRARY_PATH --collectives tcp "$world"
+    ok "collectives over TCP are right on $hosts" all 'same $code 0'
+done
+for what in ends silent leaves; do
+    job --host 'v[1-3]' --loader none -x LD_LIBRARY_PATH --collectives tcp "$world" $what
+    ok "an instance that has ended ($what) is named over TCP" all 'same $code 0'
+done
+job --host 'v[1-3]:2' --loader none -x LD_LIBRARY_PATH --collectives tcp "$world" carrier
+ok "collectives use memory on each host with --collectives tcp" same "$(sort -u out)" memory
+
 echo hello | timeout 300 "$run" --host v2,v1 sh -c 'echo $RANK: $(cat)' >out 2>err
 ok "standard input reaches another host" same "$(sort out)" "0: hello
 1:"

@@ -50,7 +50,7 @@ ok "a host where TLS is not installed is reported" all 'same $code 125' \
     'last_line_has "v2  *encryption  *a key needs TLS, which is not installed"' nothing_is_left
 on v2 umount "$top_builddir/.libs/libplenum-tls.so"
 
-# Without TLS installed a job runs, with a warning; features that need a key do not.
+# If TLS is not installed, a job runs with a warning, but features that need a key are rejected.
 bare() {
     unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$top_builddir/.libs/libplenum-tls.so" "$run" \
         "$@" >out 2>err; code=$?

@@ -81,7 +81,8 @@ void augment_use(struct augment *a, const char *kernels)
 
 uint64_t augment_most_bytes(const struct pipeline *pipeline)
 {
-    bool pads = pipeline->crop == PIPELINE_LETTERBOX || pipeline->pad > 0;
+    bool pads = pipeline->crop == PIPELINE_LETTERBOX || pipeline->crop == PIPELINE_SCALE_JITTER ||
+                pipeline->pad > 0 || pipeline->zoom.p.num > 0;
     uint64_t windows = pads ? 3 : pipeline->ops_count > 0 ? 2 : 0, mixed = 0;
 
     for (uint32_t i = 0; i < pipeline->ops_count; i++)

@@ -21,7 +21,7 @@ struct augment_step {
     enum pipeline_op_kind kind; /* for a jitter, one of its parts */
     union {
         /** For all operations except those below: a factor times 2^14, sixths of a turn times 2^13,
-         * a threshold, bits, levels to add, or a share times 2^16. */
+         * a threshold, bits, levels to add, a share times 2^16, or augment_gains(). */
         uint32_t number;
         struct {
             uint32_t size;  /* size of the kernel */
@@ -39,6 +39,7 @@ struct augment_step {
 };
 
 enum {
+    AUGMENT_HUES = 180,                        /* hues of 8-bit HSV, as in OpenCV */
     AUGMENT_TURN = 6 << 13,                    /* a full turn of the hue: sixths times 2^13 */
     AUGMENT_MIXED_MAX = 6,                     /* windows to mix: the original and five chains */
     AUGMENT_STEPS_MAX = 22 * PIPELINE_OPS_MAX, /* augmix: five chains of three, and their mixing */
@@ -52,6 +53,13 @@ struct augment_plan {
     bool mirror;      /* swap left and right, which the resize does */
     bool upside_down; /* swap top and bottom, which the store does */
 };
+
+/** Returns the number of a step that shifts 8-bit hues, and multiplies saturation and value by
+ * gains times 2^AUGMENT_GAIN_BITS, each below 2^12. */
+static inline uint32_t augment_gains(uint32_t hues, uint32_t saturation, uint32_t value)
+{
+    return hues << 24 | saturation << 12 | value;
+}
 
 struct augment_loops;
 

@@ -24,6 +24,7 @@
 #include "loader/image/avx2.h"
 
 #define LOOP AVX2
+#include "loader/image/ops/augment_hsv.inc"
 #include "loader/image/ops/augment_hue.inc"
 #include "loader/image/ops/augment_loops.inc"
 

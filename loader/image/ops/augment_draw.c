@@ -20,18 +20,24 @@
 
 enum { ERASE_TRIES = 10 };
 
-static uint32_t to_factor(struct rational r)
+/* Draw a number with these fraction bits from a range; both ends are included. */
+static uint32_t draw_fixed(const struct pipeline_factors *range, unsigned bits, uint32_t word)
 {
-    return (uint32_t)fixed_of(r.num, r.den, AUGMENT_BITS);
-}
-
-/* Draw a factor from a range; both ends are included. */
-static uint32_t draw_factor(const struct pipeline_factors *range, uint32_t word)
-{
-    uint32_t from = to_factor(range->low), to = to_factor(range->high);
+    uint32_t from = (uint32_t)fixed_of(range->low.num, range->low.den, bits);
+    uint32_t to = (uint32_t)fixed_of(range->high.num, range->high.den, bits);
 
     assert(from <= to);
     return from + philox_below(word, to - from + 1);
+}
+
+static uint32_t draw_factor(const struct pipeline_factors *range, uint32_t word)
+{
+    return draw_fixed(range, AUGMENT_BITS, word);
+}
+
+static uint32_t draw_gain(const struct pipeline_factors *range, uint32_t word)
+{
+    return draw_fixed(range, AUGMENT_GAIN_BITS, word);
 }
 
 static int32_t to_turn(struct rational_signed r)
@@ -124,6 +130,19 @@ static void draw_kernel(const struct drawing *to)
 
     step->blur.size = to->op->blur.size;
     step->blur.sigma = draw_factor(&to->op->blur.sigma, to->d.word[1]);
+}
+
+/* Draw the gains of hue, saturation and value. */
+static void draw_gains(const struct drawing *to)
+{
+    const struct pipeline_factors *part = to->op->gains.part;
+    uint32_t turn = draw_turn(&to->op->gains.hue, to->d.word[1]);
+    uint32_t number =
+        augment_gains(turn * AUGMENT_HUES / AUGMENT_TURN, draw_gain(&part[0], to->d.word[2]),
+                      draw_gain(&part[1], to->d.word[3]));
+
+    if (number != augment_gains(0, 1 << AUGMENT_GAIN_BITS, 1 << AUGMENT_GAIN_BITS))
+        add_step(to->plan, to->op->kind, number);
 }
 
 /* Draw brightness, contrast, saturation and possibly hue, in one of the orders of these parts. The
@@ -245,12 +264,12 @@ static void draw_policy(const struct drawing *to)
 }
 
 static void (*const draws[PIPELINE_ARGUMENTS])(const struct drawing *to) = {
-    [PIPELINE_PLAIN] = draw_plain,         [PIPELINE_TURNED] = draw_turned,
-    [PIPELINE_FACTORS] = draw_factors,     [PIPELINE_HUES] = draw_hues,
-    [PIPELINE_JITTER] = draw_jitter,       [PIPELINE_KERNEL] = draw_kernel,
-    [PIPELINE_NUMBER] = draw_number,       [PIPELINE_SQUARE] = draw_square,
-    [PIPELINE_RECTANGLE] = draw_rectangle, [PIPELINE_MAP] = draw_map,
-    [PIPELINE_POLICY] = draw_policy,
+    [PIPELINE_PLAIN] = draw_plain,     [PIPELINE_TURNED] = draw_turned,
+    [PIPELINE_FACTORS] = draw_factors, [PIPELINE_HUES] = draw_hues,
+    [PIPELINE_JITTER] = draw_jitter,   [PIPELINE_GAINS] = draw_gains,
+    [PIPELINE_KERNEL] = draw_kernel,   [PIPELINE_NUMBER] = draw_number,
+    [PIPELINE_SQUARE] = draw_square,   [PIPELINE_RECTANGLE] = draw_rectangle,
+    [PIPELINE_MAP] = draw_map,         [PIPELINE_POLICY] = draw_policy,
 };
 
 /* Begin operation `at` of the text. Returns whether it is applied. */

@@ -16,6 +16,9 @@
 /** Fraction bits of a factor. */
 enum { AUGMENT_BITS = 14 };
 
+/** Fraction bits of a gain of saturation or value. */
+enum { AUGMENT_GAIN_BITS = 10 };
+
 /** An operation that changes each pixel by a rule that depends only on that pixel and the step's
  * number. One of the two functions is set; neither, for an operation of another kind. */
 struct augment_pointwise {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define LOOP
+#include "loader/image/ops/augment_hsv.inc"
 #include "loader/image/ops/augment_hue.inc"
 #include "loader/image/ops/augment_loops.inc"
 

@@ -115,6 +115,12 @@ static void add_step(struct words *w, const struct augment_plan *plan,
     case PIPELINE_HUES:
         add(w, "%s %+.2f", name, to_turns(step->number));
         break;
+    case PIPELINE_GAINS:
+        add(w, "%s %+.3f %.2f %.2f", name,
+            to_turns((step->number >> 24) * AUGMENT_TURN / AUGMENT_HUES),
+            (double)(step->number >> 12 & 0xFFF) / (1 << AUGMENT_GAIN_BITS),
+            (double)(step->number & 0xFFF) / (1 << AUGMENT_GAIN_BITS));
+        break;
     case PIPELINE_KERNEL:
         add(w, "%s %.2f", name, (double)step->blur.sigma / (1 << AUGMENT_BITS));
         break;

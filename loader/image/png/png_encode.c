@@ -13,7 +13,9 @@ int encode_png(const struct encode_options *options, uint8_t **ret, size_t *ret_
     png_image image = {.version = PNG_IMAGE_VERSION,
                        .width = options->width,
                        .height = options->height,
-                       .format = options->grey ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
+                       .format = options->grey    ? PNG_FORMAT_GRAY
+                                 : options->alpha ? PNG_FORMAT_RGBA
+                                                  : PNG_FORMAT_RGB};
     png_alloc_size_t size;
     uint8_t *bytes;
 

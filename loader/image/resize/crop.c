@@ -295,6 +295,95 @@ static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t 
     locate_padded(p, ret);
 }
 
+/* Resize the image by a random scale, relative to that at which it just fits. Show a random part of
+ * the result, or all of it at the top left of the padding, like torchvision's ScaleJitter and
+ * FixedSizeCrop: one number places both sides. */
+static void locate_jitter(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
+                          uint32_t height, struct crop *ret)
+{
+    struct philox_block d = image_draw_words(draw, DRAW_SCALE, 0);
+    bool wide = (uint64_t)width * p->height >= (uint64_t)height * p->width;
+    /* The scaled side that just fits, Q32; the other one has the image's proportions. */
+    uint64_t side = draw_area(wide ? p->width : p->height, p->jitter[0], p->jitter[1], d.word[0]);
+    uint32_t fits = (uint32_t)(side >> AREA_BITS);
+    uint32_t other =
+        (uint32_t)((u128)side * (wide ? height : width) / (wide ? width : height) >> AREA_BITS);
+
+    ret->box = (struct rect){.width = width, .height = height};
+    ret->width = wide ? fits : other;
+    ret->height = wide ? other : fits;
+    if (ret->width == 0)
+        ret->width = 1;
+    if (ret->height == 0)
+        ret->height = 1;
+    ret->across = (struct crop_axis){.size = ret->width};
+    ret->down = (struct crop_axis){.size = ret->height};
+    if (ret->width > p->width)
+        ret->across.first = philox_below(d.word[1], ret->width - p->width);
+    if (ret->height > p->height)
+        ret->down.first = philox_below(d.word[1], ret->height - p->height);
+    locate_padded(p, ret);
+}
+
+/* A larger canvas, and where the image lies on it. */
+struct canvas {
+    uint32_t width, height, left, top;
+};
+
+static struct canvas draw_canvas(const struct pipeline *p, const struct image_draw *draw,
+                                 uint32_t width, uint32_t height)
+{
+    struct philox_block d = image_draw_words(draw, DRAW_ZOOM, 0);
+    struct canvas canvas = {.width = width, .height = height};
+
+    if (!rational_happens(p->zoom.p, d.word[0]))
+        return canvas;
+    canvas.width = (uint32_t)(draw_area(width, p->zoom.low, p->zoom.high, d.word[1]) >> AREA_BITS);
+    canvas.height =
+        (uint32_t)(draw_area(height, p->zoom.low, p->zoom.high, d.word[1]) >> AREA_BITS);
+    canvas.left = philox_below(d.word[2], canvas.width - width);
+    canvas.top = philox_below(d.word[3], canvas.height - height);
+    return canvas;
+}
+
+/* Place a part of an axis of `from` pixels that becomes `to` pixels, after `more` pixels of padding:
+ * both ends at the nearest pixels, but at least one apart. */
+static struct crop_axis place_part(uint32_t start, uint32_t len, uint32_t from, uint32_t to,
+                                   uint32_t more)
+{
+    uint32_t first = (uint32_t)divide_half_even((uint64_t)start * to, from);
+    uint32_t end = (uint32_t)divide_half_even(((uint64_t)start + len) * to, from);
+
+    if (first == to)
+        first--;
+    if (end <= first)
+        end = first + 1;
+    return (struct crop_axis){.size = end - first, .more = more + first};
+}
+
+/* Show a canvas as locate_resized() or locate_letterbox() shows an image, but resize only the image
+ * on it. */
+static void locate_zoomed(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
+                          uint32_t height, struct crop *ret)
+{
+    struct canvas canvas = draw_canvas(p, draw, width, height);
+    uint32_t left = 0, top = 0;
+
+    ret->width = p->width;
+    ret->height = p->height;
+    if (p->crop == PIPELINE_LETTERBOX) {
+        locate_letterbox(p, canvas.width, canvas.height, ret);
+        left = ret->across.more;
+        top = ret->down.more;
+    }
+    ret->box = (struct rect){.width = width, .height = height};
+    ret->across = place_part(canvas.left, width, canvas.width, ret->width, left);
+    ret->down = place_part(canvas.top, height, canvas.height, ret->height, top);
+    ret->width = ret->across.size;
+    ret->height = ret->down.size;
+    locate_padded(p, ret);
+}
+
 /* Convert `at`, a position on a resized axis, to a position in the image, in pixels. The part of
  * the image that begins at `start` was `box` pixels long and is now `size` pixels long. */
 static float place_of(uint32_t start, uint32_t box, uint32_t size, int64_t at)
@@ -340,7 +429,7 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
     assert(width > 0 && width <= IMAGE_SIDE_MAX && height > 0 && height <= IMAGE_SIDE_MAX);
     assert((uint64_t)width * height <= IMAGE_PIXELS_MAX);
     ret->padded = false;
-    switch (pipeline->crop) {
+    switch (pipeline->zoom.p.num > 0 ? PIPELINE_CROPS : pipeline->crop) {
     case PIPELINE_RRC:
         ret->box = random_box(pipeline, draw, width, height, tables);
         ret->width = pipeline->width;
@@ -358,6 +447,12 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
     case PIPELINE_RANDOM_CROP:
         locate_resized(pipeline, width, height, ret);
         locate_random(pipeline, draw, ret);
+        break;
+    case PIPELINE_SCALE_JITTER:
+        locate_jitter(pipeline, draw, width, height, ret);
+        break;
+    case PIPELINE_CROPS: /* after zoom_out */
+        locate_zoomed(pipeline, draw, width, height, ret);
         break;
     case PIPELINE_NO_IMAGE:
         assert(false); /* a pipeline that decodes nothing */

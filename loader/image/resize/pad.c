@@ -55,17 +55,17 @@ void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct c
             uint8_t *to = planes + ((size_t)c * height + y) * width;
 
             if (source < 0) {
-                memset(to, (int)pipeline->fill, width);
+                memset(to, pipeline->fill[c], width);
                 continue;
             }
             assert(source >= crop->window.top &&
                    source < (int64_t)crop->window.top + crop->window.height);
             row += c * plane + ((size_t)source - crop->window.top) * crop->window.width;
             for (uint32_t x = 0; x < begin; x++)
-                to[x] = columns[x] < 0 ? (uint8_t)pipeline->fill : row[columns[x]];
+                to[x] = columns[x] < 0 ? pipeline->fill[c] : row[columns[x]];
             memcpy(to + begin, row + (begin < end ? columns[begin] : 0), end - begin);
             for (uint32_t x = end; x < width; x++)
-                to[x] = columns[x] < 0 ? (uint8_t)pipeline->fill : row[columns[x]];
+                to[x] = columns[x] < 0 ? pipeline->fill[c] : row[columns[x]];
         }
     }
 }

@@ -28,7 +28,7 @@ static void count_places(bool mirror, uint32_t count, int32_t *ret)
 int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const struct crop *crop,
                    uint32_t pixel, const struct image_store *store, void *dst)
 {
-    uint32_t fill = pipeline->fill;
+    const uint8_t *fill = pipeline->fill;
 
     assert(pixel == 3 || pixel == 4);
     u->width = pipeline->width;
@@ -50,7 +50,7 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
     crop_longest_run(u->columns.bytes, u->width, u->back ? -1 : 1, &u->run_begin, &u->run_end);
     u->pixel = pixel;
     u->rows_in = u->rows_out = 0;
-    u->fill = fill | fill << 8 | fill << 16;
+    u->fill = fill[0] | (uint32_t)fill[1] << 8 | (uint32_t)fill[2] << 16;
     u->planes = store->layout == PLENUM_NCHW;
     u->fourth = store->channels == 4;
     u->flip = image_store_flip(store);
@@ -216,21 +216,21 @@ static void write_row(struct unscaled *u, const uint8_t *row, uint32_t y)
 /* Write a row of padding. */
 static void write_padding(struct unscaled *u, uint32_t y)
 {
-    uint8_t level = (uint8_t)u->fill ^ u->flip;
-    size_t plane = (size_t)u->width * u->height;
-    uint8_t *out = u->dst + (size_t)y * u->width * (u->planes ? 1 : u->fourth ? 4 : 3);
+    size_t plane = (size_t)u->width * u->height, bytes = u->fourth ? 4 : 3;
+    uint8_t *out = u->dst + (size_t)y * u->width * (u->planes ? 1 : bytes);
+    uint32_t pixel;
 
     u->rows_out++;
     if (u->planes) {
         for (uint32_t c = 0; c < 3; c++)
-            memset(out + c * plane, level, u->width);
+            memset(out + c * plane, (uint8_t)(u->fill >> 8 * c) ^ u->flip, u->width);
         if (u->fourth)
             memset(out + 3 * plane, u->zero, u->width);
         return;
     }
-    memset(out, level, (size_t)u->width * (u->fourth ? 4 : 3));
-    for (uint32_t i = 0; u->fourth && i < u->width; i++)
-        out[4 * (size_t)i + 3] = u->zero;
+    pixel = show(shade_of(u), u->fill);
+    for (uint32_t i = 0; i < u->width; i++, out += bytes)
+        memcpy(out, &pixel, bytes);
 }
 
 void unscaled_push(struct unscaled *u, const uint8_t *rows, size_t pitch, uint32_t count)

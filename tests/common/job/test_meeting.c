@@ -47,7 +47,8 @@ static pid_t start(instance run, uint32_t count, uint32_t index)
     if (pid != 0)
         return pid;
     (void)alarm(60);
-    if (meeting_join(&(struct meeting_member){address, "job", count, index}, 0, &m, &err) < 0)
+    if (meeting_join(&(struct meeting_member){address, "job", count, index, false, NULL}, 0, &m,
+                     &err) < 0)
         _exit(100);
     _exit(run(m, index));
 }
@@ -287,7 +288,8 @@ static int come_from_elsewhere(uint32_t index)
     pid = fork();
     if (pid == 0) {
         (void)alarm(60);
-        _exit(meeting_join(&(struct meeting_member){address, "job", 2, index}, 0, &m, &err) < 0
+        _exit(meeting_join(&(struct meeting_member){address, "job", 2, index, false, NULL}, 0, &m,
+                           &err) < 0
                   ? 100
                   : come_twice(m, index));
     }
@@ -416,7 +418,8 @@ static int begin_anew(struct meeting *m, uint32_t index)
         return 1;
     if (index == 1) { /* as if the program had crashed and a script had restarted it */
         meeting_destroy(m);
-        if (meeting_join(&(struct meeting_member){address, "job", 2, 1}, 0, &m, &err) < 0)
+        if (meeting_join(&(struct meeting_member){address, "job", 2, 1, false, NULL}, 0, &m, &err) <
+            0)
             return 2;
     }
     return meeting_come(m, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
@@ -449,7 +452,8 @@ static void refused(const char *at, const char *job, uint32_t count, const char 
     struct meeting *m = NULL;
 
     cr_expect(
-        eq(int, meeting_join(&(struct meeting_member){at, job, count, 0}, 0, &m, &err), -ENOTSUP),
+        eq(int, meeting_join(&(struct meeting_member){at, job, count, 0, false, NULL}, 0, &m, &err),
+           -ENOTSUP),
         "%s", why);
     cr_expect(strstr(err.text, why) != NULL, "'%s' does not say '%s'", err.text, why);
     cr_expect(m == NULL);
@@ -472,8 +476,8 @@ Test(meeting, addresses_of_other_jobs_are_rejected)
         if (pid == 0) {
             if (setuid(65534) < 0)
                 _exit(1);
-            _exit(meeting_join(&(struct meeting_member){address, "job", 2, 0}, 0, &m, &err) ==
-                              -ENOTSUP &&
+            _exit(meeting_join(&(struct meeting_member){address, "job", 2, 0, false, NULL}, 0, &m,
+                               &err) == -ENOTSUP &&
                           strstr(err.text, "belongs to another user")
                       ? 0
                       : 2);
@@ -489,8 +493,11 @@ Test(meeting, addresses_of_other_jobs_are_rejected)
     refused(address, "job", 2, want);
     (void)kill(pid, SIGKILL);
     (void)end_of(pid);
-    cr_expect(eq(int, meeting_join(&(struct meeting_member){address, "job", 2, 0}, 0, &m, &err), 0),
-              "%s", err.text);
+    cr_expect(
+        eq(int,
+           meeting_join(&(struct meeting_member){address, "job", 2, 0, false, NULL}, 0, &m, &err),
+           0),
+        "%s", err.text);
     meeting_destroy(m);
     close_place();
     meeting_server_destroy(NULL);
@@ -625,7 +632,7 @@ Test(meeting, waiting_for_an_answer_ends_at_the_time_limit)
     (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
     cr_assert(eq(int, meeting_server_create(name, "job", 2, &place, address, &err), 0));
     cr_expect(eq(int,
-                 meeting_join(&(struct meeting_member){address, "job", 2, 0},
+                 meeting_join(&(struct meeting_member){address, "job", 2, 0, false, NULL},
                               time_now_ns() + 50 * NS_PER_MS, &m, &err),
                  -ETIMEDOUT));
     meeting_server_dispatch(place); /* the requester is gone */

@@ -27,7 +27,7 @@ else
     skip "plan" "no Python to read JSON with"
 fi
 ok "plan measures the time per image if a data set is given" \
-    sh -c '"$@" | grep -q "^an image takes one core [1-9][0-9]* us$"' sh \
+    sh -c '"$@" | grep -q "^rendering an image takes one core [1-9][0-9]* us$"' sh \
     "$ctl" plan data --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s
 for copy in 50ms 51ms; do
     "$ctl" plan --micro-batch 32 --micro-batch-time 50ms --copy-time $copy >"$copy"

@@ -7,10 +7,12 @@ import csv
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 CTL = os.path.join(BUILD, "plenumctl")
@@ -186,11 +188,63 @@ class DetectionTest(unittest.TestCase):
             code, _, err = self.ctl("verify", f"coco:{self.path('faulty')}")
             self.assertEqual(code, 1)
             self.assertIn(f"plenumctl verify: {file}: {words}", err)
+        good["images"][0].update(width=1000)
+        good["images"][1].update(height=None)
+        good["images"][2].update(width="7")
+        write(file, json.dumps(good))
+        last, size = self.made.names[COUNT - 1], self.made.sizes[COUNT - 1]
+        self.assertEqual(self.problems(f"coco:{self.path('faulty')}"), {
+            ("annotations", last): f"its annotations say that it is 1000 x {size[1]}, but it is {size[0]} x {size[1]}: "
+            "boxes may be for another version of it"})
         good["images"][0]["file_name"] = "none.png"
         write(file, json.dumps(good))
         code, _, err = self.ctl("verify", f"coco,images={self.path('coco/train2017')}:{file}")
         self.assertEqual(code, 1)
         self.assertIn(f"{file}: {self.path('coco/train2017/none.png')}: No such file or directory", err)
+
+    def test_turned(self):
+        """verify accepts the size as stored and after EXIF orientation, and no other"""
+        tiff = b"II*\0" + struct.pack("<IHHHIII", 8, 1, 0x112, 3, 1, 6, 0)
+        chunk = struct.pack(">I", len(tiff)) + b"eXIf" + tiff + struct.pack(">I", zlib.crc32(b"eXIf" + tiff))
+        whole = png(np.zeros((30, 40), np.uint8))
+        os.makedirs(self.path("turned"))
+        with open(self.path("turned/0.png"), "wb") as f:
+            f.write(whole[:33] + chunk + whole[33:])
+        for size, wrong in (((40, 30), False), ((30, 40), False), ((30, 30), True), ((40, 40), True)):
+            write(self.path("turned/x.json"), json.dumps({"categories": [{"id": 1, "name": "a"}], "images": [
+                {"id": 1, "file_name": "0.png", "width": size[0], "height": size[1]}]}))
+            self.assertEqual(list(self.problems(f"coco:{self.path('turned/x.json')}")),
+                             [("annotations", "0.png")] * wrong, size)
+
+    def test_packed(self):
+        """packed detection data sets have the same boxes, and their pictures are not shrunk"""
+        write_yolo(self.made, self.path("kept/yolo"))
+        write_voc(self.made, self.path("kept/voc"))
+        write(os.path.join(self.path("kept/voc/Annotations"), self.made.names[1].replace(".png", ".xml")), "<a/>")
+        for name, data, source in (("coco", self.path("coco"), "objects"), ("coco", self.path("coco"), "crowds"),
+                                   ("yolo", self.path("kept/yolo"), "objects"),
+                                   ("voc", self.path("kept/voc"), "difficult")):
+            ids = ",image_id:image_id:int64" if name == "coco" else ""
+            folder = self.path(f"packed/{name}-{source}")
+            os.makedirs(os.path.dirname(folder), exist_ok=True)
+            code, _, err = self.ctl("pack", f"{name}:{data}", folder, "--samples-per-archive", "5")
+            self.assertEqual((code, err), (0, ""))
+            hashes = [self.ctl("hash", data, "--seed", "3", "--epochs", "2", "--fields", fields, "--pipeline", CROPS)
+                      for data, fields in ((f"{name}:{data}", f"x:{source}:boxes{ids}"),
+                                           (f"tar:{folder}", f"x:json.{source}:boxes{ids.replace(':', ':json.', 1)}"))]
+            self.assertEqual([code for code, _, _ in hashes], [0, 0], hashes)
+            self.assertEqual(hashes[0][1], hashes[1][1], name)
+            code, _, err = self.ctl("pack", f"{name}:{data}", self.path("packed/small"), "--longest", "20")
+            self.assertEqual(code, 1)
+            self.assertIn("--longest and --shortest would shrink the pictures of", err)
+            self.assertFalse(os.path.exists(self.path("packed/small")))
+
+    def test_other_fields(self):
+        """pack names the fields that it leaves out"""
+        data = self.list_of("captions.csv", "coco/train2017", lambda n: [])
+        code, _, err = self.ctl("pack", data, self.path("captions"))
+        self.assertEqual((code, err), (0, "plenumctl pack: only images and labels are packed, not the fields that "
+                                       "samples also have: 'objects', 'image_id'\n"))
 
     def test_yolo(self):
         """label files have the same hash as a list with the same boxes, and verify names each fault"""
@@ -251,6 +305,14 @@ class DetectionTest(unittest.TestCase):
         xml = os.path.join(folder, "Annotations", name.replace(".png", ".xml"))
         with open(xml, encoding="utf-8") as f:
             good = f.read()
+        width, height = self.made.sizes[1]
+        turned = (f"its annotations say that it is {height} x {width}, but it is {width} x {height}: boxes may be for "
+                  "another version of it")
+        for size, wrong in (((width, height), {}), ((height, width), {("annotations", name): turned}), ((0, 0), {}),
+                            (("?", height), {})):
+            write(xml, good.replace("<filename>", "<size><width>%s</width><height>%s</height></size><filename>" % size))
+            self.assertEqual(self.problems(f"voc:{folder}"), wrong)
+        write(xml, good)
         with open(os.path.join(folder, "ImageSets/Main/train.txt"), "a", encoding="utf-8") as f:
             f.write(f"{self.made.names[2][:-4]}\n")
         twice = {("annotations", self.made.names[2]): "ImageSets/Main/train.txt lists it twice, as samples 2 and 12"}

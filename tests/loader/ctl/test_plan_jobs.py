@@ -75,6 +75,18 @@ class PlanJobsTest(unittest.TestCase):
         self.assertEqual(plan["rendering_bytes"] // 3 // (2 * 48 * 48 + 24 * 24), 1)
         self.assertGreater(plan["image_us"], 0)
 
+    def test_plan(self):
+        """Jobs that show a plan share as much as those that show its data set"""
+        file = os.path.join(self.folder.name, "plan")
+        with open(file, "w", encoding="utf-8") as f:
+            f.write(f"set x 1 {self.data}\n")
+        arguments = ("--jobs", "3", "--image-time", "1ms")
+        p = ctl("plan", "@" + file, "--json", *arguments)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        sharing = json.loads(p.stdout)["sharing"]
+        self.assertEqual(sharing["rendering_bytes"], self.plan(*arguments)["sharing"]["rendering_bytes"])
+        self.check_rows(sharing, 3, 1000)
+
     def test_text_has_the_numbers_of_json(self):
         """The text has the rows of the JSON, after the estimate of a rendering"""
         p = ctl("plan", self.data, "--jobs", "4", "--spread", "100", "--image-time", "2ms", "--share-memory", "1M")
@@ -92,12 +104,8 @@ class PlanJobsTest(unittest.TestCase):
 
     def test_refusals(self):
         """Jobs that would share nothing are refused with the reason"""
-        plan = os.path.join(self.folder.name, "plan")
-        with open(plan, "w", encoding="utf-8") as f:
-            f.write(f"set x 1 {self.data}\n")
         for arguments, reason in [(["generated:30"], "the data set is generated"),
-                                  ([self.data, "--repeat", "2"], "they have --repeat"),
-                                  (["@" + plan], "they show a plan")]:
+                                  ([self.data, "--repeat", "2"], "they have --repeat")]:
             p = ctl("plan", *arguments, "--jobs", "2")
             self.assertEqual(p.returncode, 1, p.stdout)
             self.assertIn(f"these jobs would share no pixels, because {reason}\n", p.stderr)

@@ -246,6 +246,24 @@ Test(coco, only_members_of_objects_count)
     dataset_unref(d);
 }
 
+Test(coco, crowds_are_those_that_python_takes_for_one)
+{
+    static const char *const flags[] = {"0", "1", "false", "true", "0.0", "1e0"};
+    char annotations[200], want[120];
+    struct dataset *d;
+
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+        (void)snprintf(annotations, sizeof(annotations), OBJECT(5, 7, 1, ",\"iscrowd\":%s" BOX),
+                       flags[i]);
+        write_annotations(annotations);
+        d = opened_in(&tree, "coco:", "");
+        (void)snprintf(want, sizeof(want),
+                       "[{\"category_id\":0,\"id\":5,\"iscrowd\":%zu,\"bbox\":[1,2,3,4]}]", i % 2);
+        has_field(d, 0, "objects", want);
+        dataset_unref(d);
+    }
+}
+
 Test(coco, objects_are_numbered_by_category_and_crowds_are_separate)
 {
     struct dataset *d;
@@ -363,6 +381,14 @@ ParameterizedTestParameters(coco, refuses_annotations)
          "entry 0 of \"annotations\": its \"id\" is not a whole number, but a string"},
         {"{\"id\":1.5}", "its \"id\" is not a whole number, but a number"},
         {"7", "entry 0 of \"annotations\": it has no \"id\""},
+        {OBJECT(5, 7, 1, BOX ",\"iscrowd\":\"1\""),
+         "instances_train2017.json: entry 0 of \"annotations\": the \"iscrowd\" of the annotation "
+         "with the id 5 is not 0, 1, true or false, but a string"},
+        {OBJECT(5, 7, 1, BOX ",\"iscrowd\":2"), "is not 0, 1, true or false, but a number"},
+        {OBJECT(5, 7, 1, BOX ",\"iscrowd\":0.5"), "is not 0, 1, true or false, but a number"},
+        {OBJECT(5, 7, 1, BOX ",\"iscrowd\":NaN"), "is not 0, 1, true or false, but a number"},
+        {OBJECT(5, 7, 1, BOX ",\"iscrowd\":null"), "is not 0, 1, true or false, but null"},
+        {OBJECT(5, 7, 1, BOX ",\"iscrowd\":[1]"), "is not 0, 1, true or false, but a list"},
     };
     return cr_make_param_array(struct bad_case, cases, ARRAY_LEN(cases));
 }

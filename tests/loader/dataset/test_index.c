@@ -352,7 +352,7 @@ static int forge(const char *path)
     out = in;
     out.header = (void *)bytes;
     sum = in.header->sum;
-    index_set_sum(&out, &sum, 0);
+    index_set_sum(&out, &sum, &in.header->checked);
     r = index_write(&out, path);
     index_close(&in);
     free(bytes);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -59,6 +60,16 @@ ParameterizedTestParameters(voc_xml, reads)
                  "</object>" OBJECT("car", "<difficult>0</difficult>")),
          "person:1,2,30,4.5;car:1,2,30,4.5;"},
         {FILE_OF("<name>x</name><x><object/></x>"), ""},
+        {FILE_OF(OBJECT("cat", "<difficult>true</difficult>")),
+         "line 1: <difficult> and <truncated> must be 0 or 1, once"},
+        {FILE_OF(OBJECT("cat", "<truncated>01</truncated>")),
+         "line 1: <difficult> and <truncated> must be 0 or 1, once"},
+        {FILE_OF(OBJECT("cat", "<difficult/>")),
+         "line 1: <difficult> and <truncated> must be 0 or 1, once"},
+        {FILE_OF(OBJECT("cat", "<difficult>1<x/></difficult>")),
+         "line 1: <difficult> and <truncated> must be 0 or 1, once"},
+        {FILE_OF(OBJECT("cat", "<difficult>1</difficult>\n<difficult>0</difficult>")),
+         "line 2: <difficult> and <truncated> must be 0 or 1, once"},
         {"", "line 1: it is not an <annotation>"},
         {"<a></a>", "line 1: it is not an <annotation>"},
         {"<annotation></annotation>\n<annotation/>", "line 2: it is not an <annotation>"},
@@ -95,7 +106,7 @@ ParameterizedTest(struct xml_case *c, voc_xml, reads)
 {
     struct plenum_error err = {""};
     char got[400] = "";
-    int r = voc_xml_read(c->text, strlen(c->text), note_object, got, &err);
+    int r = voc_xml_read(c->text, strlen(c->text), note_object, got, NULL, &err);
 
     cr_expect(eq(int, r, !c->want[0] || strstr(c->want, ":1,2,") ? 0 : -EBADMSG), "%s: %s", c->text,
               err.text);
@@ -113,7 +124,7 @@ Test(voc_xml, depth_is_limited)
 
     for (int i = 0; i < 200; i++)
         strcat(text, "<a>");
-    cr_expect(eq(int, voc_xml_read(text, strlen(text), note_object, got, &err), -EBADMSG));
+    cr_expect(eq(int, voc_xml_read(text, strlen(text), note_object, got, NULL, &err), -EBADMSG));
     cr_expect(eq(str, err.text, "line 1: elements are nested more than 32 deep"));
 }
 
@@ -220,6 +231,31 @@ Test(voc, bad_files_name_the_line)
     d = opened_in(&tree, "voc:", "");
     has_bad_fields(d, 0, -EBADMSG, "Annotations/1.xml: line 2: this <object> lacks its <name>");
     has_bad_fields(d, 1, -EBADMSG, "Annotations/4.xml: the file does not exist");
+    dataset_unref(d);
+}
+
+Test(voc, a_file_that_is_too_large_is_the_fault_of_its_sample)
+{
+    struct dataset *d;
+
+    cr_assert(eq(int, truncate(tree_path(&tree, "Annotations/a.2.xml"), (16 << 20) + 1), 0));
+    make_old_in(&tree, "Annotations/a.2.xml");
+    make_old_in(&tree, "Annotations");
+    make_old_in(&tree, "ImageSets/Main/train.txt");
+    for (int i = 0; i < 2; i++) { /* the second time with the index */
+        d = opened_in(&tree, "voc:", "");
+        has_bad_fields(d, 0, -EBADMSG, "Annotations/a.2.xml has more than 16 MiB");
+        has_field(d, 1, "objects", "[]");
+        dataset_unref(d);
+    }
+    d = opened_in(&tree, "voc:", "");
+    cr_assert(eq(int, truncate(tree_path(&tree, "Annotations/a.2.xml"), (16 << 20) + 2), 0));
+    has_bad_fields(d, 0, -ESTALE, "Annotations/a.2.xml has changed since");
+    dataset_unref(d);
+    cr_assert(eq(int, truncate(tree_path(&tree, "Annotations/1.xml"), 16 << 20), 0));
+    d = opened_in(&tree, "voc:", "");
+    has_bad_fields(d, 1, -EBADMSG,
+                   "Annotations/1.xml: line 1: it has something outside its elements");
     dataset_unref(d);
 }
 

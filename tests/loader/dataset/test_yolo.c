@@ -76,7 +76,24 @@ ParameterizedTestParameters(yolo_yaml, reads)
         {"names: a\n", "this must be a list"},
         {"nc: x\n", "nc must be a number of classes, at most 65536"},
         {"  train: a\n", "line 1: this is not KEY: VALUE"},
-        {"nc: 0\n---\nnc: 1\n", "line 2: this is not KEY: VALUE"},
+        {"%YAML 1.2\n# c\n---\nnc: 0\ntrain: a\n...\n", "train=a;"},
+        {"--- # c\nnames:\n- a\n...  \n\n# c\n...\n", "0=a;"},
+        {"x: |\n  y\n...\nnc: z", "line 4: another document begins here, but a file must have"},
+        {"nc: 0\n---\nnc: 1\n", "line 2: another document begins here, but a file must have only"},
+        {"--- nc: 0\n", "line 1: nothing may follow --- on its line"},
+        {"%YAML 1.2\nnc: 0\n", "line 2: a line --- must follow those that begin with %"},
+        {"names: [a,\n---\nb]", "line 2: a closing bracket is missing"},
+        {"train: ...\nnc: 0\n ...", "line 3: it continues a value that is complete"},
+        {"train: a\rval: b\r\rnames:\r- c\r", "train=a;val=b;0=c;"},
+        {"x: 1\r\r\ntrain: |\r\n", "line 3: this kind of value is not supported"},
+        {"train:\ta\t# c\nnc:\t1 \t\r\n", "train=a;0=class_0;"},
+        {"'train' : a 'b # c'\n\"nc\": 0", "train=a 'b;"},
+        {"train: 'a # b' # c\nval: [\"a # b\", c#d] # e\nnc: 0", "train=a # b;val=a # b;val=c#d;"},
+        {"names:\n  ['a',\n   \"b\", # c\n   c\n  ]\nnc: 3", "0=a;1=b;2=c;"},
+        {"names: [\n'a'\n, b\n]\n", "0=a;1=b;"},
+        {"names:\n  {0: a,\n1: b}\ntrain:\n  a b\nval:\n", "train=a b;0=a;1=b;"},
+        {"train:\n  a\n  b\n", "line 3: it continues a value that is complete"},
+        {"<<: *all\nnc: 0", "line 1: this kind of value is not supported"},
         {"nc: 0\nkpt_shape: [17, 4]", "kpt_shape must be [N, 2] or [N, 3], with N key points"},
     };
     return cr_make_param_array(struct yaml_case, cases, ARRAY_LEN(cases));
@@ -284,6 +301,18 @@ Test(yolo, bad_label_files_name_the_line)
     d = opened_in(&tree, "yolo:", "");
     has_bad_fields(d, 0, -EBADMSG, "labels/train/a/c.txt: the size of its picture is not known");
     has_bad_fields(d, 1, -EBADMSG, "labels/train/b.txt: line 2: the class is 2, but data.yaml has");
+    dataset_unref(d);
+}
+
+Test(yolo, a_label_file_that_is_too_large_is_the_fault_of_its_sample)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "labels/train/a/c.txt", "");
+    cr_assert(eq(int, truncate(tree_path(&tree, "labels/train/a/c.txt"), (16 << 20) + 1), 0));
+    d = opened_in(&tree, "yolo:", "");
+    has_bad_fields(d, 0, -EBADMSG, "labels/train/a/c.txt has more than 16 MiB");
+    has_field(d, 1, "objects", dog);
     dataset_unref(d);
 }
 

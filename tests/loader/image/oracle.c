@@ -911,16 +911,20 @@ static int64_t folded(enum pipeline_pad mode, int64_t x, int64_t n)
 }
 
 /* Returns which samples of the resized image are shown, [count]; -1: the level of the padding. `n`
- * is the number of samples of the resized image. */
-static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, uint32_t window,
-                          uint32_t random)
+ * is the number of samples of the resized image. tests/loader/render/test_placed.py checks what
+ * the renderer computes for scale_jitter and zoom_out. */
+static int64_t *places_of(const struct pipeline *p, const struct crop_axis *placed, int64_t n,
+                          uint32_t count, uint32_t window, uint32_t random)
 {
     int64_t *at = malloc(count * sizeof(*at)), pad = p->pad, all = n + 2 * pad, more, first;
 
     more = all < count ? count - all : 0;
     first = (int64_t)(((uint64_t)random * (uint64_t)(all + 2 * more - count + 1)) >> 32);
     for (int64_t i = 0; i < count; i++) {
-        if (p->crop == PIPELINE_LETTERBOX) {
+        if (p->crop == PIPELINE_SCALE_JITTER || p->zoom.p.num > 0) {
+            at[i] = (int64_t)placed->first + i - placed->more;
+            at[i] = at[i] < n ? at[i] : -1;
+        } else if (p->crop == PIPELINE_LETTERBOX) {
             int64_t space = count - n,
                     left = space / 2 + (space % 4 == 3); /* a half is rounded to even */
 
@@ -990,8 +994,9 @@ static int render(const struct pipeline *pipeline, const struct image_draw *draw
     top = crop.box.top;
     columns = crop.box.width;
     rows = crop.box.height;
-    shown_x = places_of(pipeline, crop.width, width, crop.window.left, random.word[1]);
-    shown_y = places_of(pipeline, crop.height, height, crop.window.top, random.word[0]);
+    shown_x =
+        places_of(pipeline, &crop.across, crop.width, width, crop.window.left, random.word[1]);
+    shown_y = places_of(pipeline, &crop.down, crop.height, height, crop.window.top, random.word[0]);
     wide = range_of(pipeline, shown_x, width, random.word[1], crop.width);
     high = range_of(pipeline, shown_y, height, random.word[0], crop.height);
     across = make_axis(crop.filter, columns, crop.width, wide.first, wide.count);
@@ -1018,7 +1023,8 @@ static int render(const struct pipeline *pipeline, const struct image_draw *draw
         }
     narrow = malloc((size_t)wide.count * rows * 3);
     window = malloc((size_t)width * height * 3);
-    memset(window, (int)pipeline->fill, (size_t)width * height * 3);
+    for (size_t i = 0; i < (size_t)width * height; i++)
+        memcpy(window + 3 * i, pipeline->fill, 3);
     for (uint32_t y = down.first; y <= down.last; y++)
         for (uint32_t i = 0; i < wide.count; i++)
             for (uint32_t c = 0; c < 3; c++)

@@ -96,6 +96,64 @@ static void hue(struct pipeline_turns range, uint32_t w, rgb_t *v, size_t n)
     }
 }
 
+/* Returns a / b, rounded to the nearest integer, halves up. */
+static int64_t nearest(int64_t a, int64_t b)
+{
+    return (2 * a + b) / (2 * b);
+}
+
+/* Convert a pixel to bytes of hue, saturation and value, apply gains, and convert it back, sector
+ * by sector. */
+static void gain(int64_t turn, int64_t more, int64_t light, rgb_t v)
+{
+    int64_t red = v[0], green = v[1], blue = v[2], d, h = 0, s = 0, at, p, q, t;
+    int64_t most = red > green ? red : green, least = red < green ? red : green;
+
+    most = blue > most ? blue : most;
+    least = blue < least ? blue : least;
+    d = most - least;
+    if (d > 0) {
+        h = most == red     ? nearest(30 * (green - blue) + 180 * d, d)
+            : most == green ? nearest(30 * (blue - red) + 60 * d, d)
+                            : nearest(30 * (red - green) + 120 * d, d);
+        s = nearest(255 * d, most);
+    }
+    h = (h + turn) % 180;
+    s = s * more / 1024 > 255 ? 255 : s * more / 1024;
+    most = most * light / 1024 > 255 ? 255 : most * light / 1024;
+    at = h % 30;
+    p = most * (255 - s) / 255;
+    q = most * (7650 - s * at) / 7650;
+    t = most * (7650 - s * (30 - at)) / 7650;
+    v[0] = (uint8_t)(h < 30 || h >= 150 ? most : h < 60 ? q : h < 120 ? p : t);
+    v[1] = (uint8_t)(h >= 30 && h < 90 ? most : h < 30 ? t : h < 120 ? q : p);
+    v[2] = (uint8_t)(h >= 90 && h < 150 ? most : h < 60 ? p : h < 90 ? t : q);
+}
+
+/* Returns a gain times 2^10. */
+static int64_t gain_of(struct pipeline_factors f, uint32_t w)
+{
+    int64_t a = nearest(1024 * (int64_t)f.low.num, f.low.den);
+    int64_t b = nearest(1024 * (int64_t)f.high.num, f.high.den);
+
+    return a + (int64_t)(((uint64_t)w * (uint64_t)(b - a + 1)) >> 32);
+}
+
+static void hsv(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw, rgb_t *v,
+                size_t n)
+{
+    int64_t a = turns(op->gains.hue.low), b = turns(op->gains.hue.high);
+    int64_t f = a + (int64_t)(((uint64_t)word(draw, at, 0, 1) * (uint64_t)(b - a + 1)) >> 32);
+    int64_t more = gain_of(op->gains.part[0], word(draw, at, 0, 2));
+    int64_t light = gain_of(op->gains.part[1], word(draw, at, 0, 3));
+    int64_t turn = (f < 0 ? f + 49152 : f) * 180 / 49152;
+
+    if (turn == 0 && more == 1024 && light == 1024)
+        return;
+    for (size_t i = 0; i < n; i++)
+        gain(turn, more, light, v[i]);
+}
+
 /* Returns exp(-d^2 / (2 sigma^2)) times 2^30; sigma is scaled by 2^14. */
 static int64_t bell(int64_t d, int64_t sigma)
 {
@@ -337,6 +395,9 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
         break;
     case PIPELINE_HUE:
         hue(op->turns, drawn, v, n);
+        break;
+    case PIPELINE_HSV:
+        hsv(op, at, draw, v, n);
         break;
     case PIPELINE_BLUR:
         blur(op, factor(op->blur.sigma, drawn), v, w, h);

@@ -107,7 +107,8 @@ static void draw(struct image_decoder *decoder, const struct image_view *view)
     for (uint32_t i = 0; i < OBJECTS; i++) {
         struct drawn_object o = {
             .head.box = {.right = (float)shown->width, .bottom = (float)shown->height, .id = 7}};
-        struct instance_outlines outlines = {.bytes = (const uint8_t *)&o, .most = 2};
+        const struct boxes_target to = {.view = view, .most = 2, .dst = room};
+        struct image_file outlines = {.bytes = (const uint8_t *)&o};
         const size_t each = sizeof(struct plenum_instance) + bits;
         struct plenum_instances head;
 
@@ -115,10 +116,10 @@ static void draw(struct image_decoder *decoder, const struct image_view *view)
             add_polygons(&o);
         else
             add_runs(&o, shown);
-        outlines.len = (uint32_t)(sizeof(o.head) + o.head.numbers * sizeof(uint32_t));
-        memset(room, 0x55, sizeof(room));
+        outlines.len = sizeof(o.head) + o.head.numbers * sizeof(uint32_t);
+        memset(room, 0, sizeof(room));
         if (sizeof(head) + 2 * each > sizeof(room) ||
-            instance_masks_show(&outlines, decoder, view, &scratch, room, NULL) < 0)
+            instance_masks_add(&outlines, &to, decoder, &scratch, NULL) < 0)
             abort();
         memcpy(&head, room, sizeof(head));
         for (size_t k = sizeof(head) + head.count * each; k < sizeof(head) + 2 * each; k++)

@@ -4,9 +4,12 @@
  *
  *     moved FIRST COUNT
  *
- * prints for each pipeline from number FIRST on that moves or erases pixels of a sample:
+ * prints for each pipeline from number FIRST on that moves or erases pixels of a sample, or that
+ * cutmix follows:
  *
  *     image WIDTH HEIGHT MIRRORED UPSIDE-DOWN VISIBLE TEXT
+ *     outside LEFT TOP WIDTH HEIGHT                 only the part outside a rectangle shows the picture
+ *     inside LEFT TOP WIDTH HEIGHT                  only the part inside it does
  *     picture WIDTH HEIGHT LEFT TOP RIGHT BOTTOM    the picture's size, and the part that is shown
  *     map DIVIDES MIRRORED UPSIDE-DOWN and nine numbers    in order, with:
  *     erase LEFT TOP WIDTH HEIGHT                          in the window
@@ -43,7 +46,8 @@ static void print_box(const struct plenum_box *box)
            (double)box->bottom);
 }
 
-static void print_boxes(const struct image_view *view, uint32_t visible)
+static void print_boxes(const struct image_view *view, const struct moves_area *area,
+                        uint32_t visible)
 {
     struct plenum_box boxes[BOXES];
     uint8_t moved[sizeof(struct plenum_boxes) + sizeof(struct plenum_box)];
@@ -56,7 +60,10 @@ static void print_boxes(const struct image_view *view, uint32_t visible)
                                        .top = (float)below(4 * height) / 4 - 2};
         boxes[i].right = boxes[i].left + (float)(1 + below(2 * width)) / 2;
         boxes[i].bottom = boxes[i].top + (float)(1 + below(2 * height)) / 2;
-        boxes_show((const uint8_t *)&boxes[i], 1, view, visible, 1, moved);
+        memset(moved, 0, sizeof(moved));
+        boxes_add((const uint8_t *)&boxes[i], 1,
+                  &(struct boxes_target){
+                      .view = view, .area = *area, .visible = visible, .most = 1, .dst = moved});
         memcpy(&head, moved, sizeof(head));
         printf("box");
         print_box(&boxes[i]);
@@ -68,7 +75,7 @@ static void print_boxes(const struct image_view *view, uint32_t visible)
 }
 
 /* The same points are moved as one of two objects: the other one has fewer. */
-static void print_pose(const struct image_view *view)
+static void print_pose(const struct image_view *view, const struct moves_area *area)
 {
     static const struct field_spec spec = {.pairs = 2, .pair = {{0, 3}, {4, 1}}};
     const struct field_shape shape = {.type = PLENUM_FIELD_KEYPOINTS,
@@ -89,7 +96,10 @@ static void print_pose(const struct image_view *view)
     memcpy(from + sizeof(poses[0]), &point[0], sizeof(point[0]));
     memcpy(from + sizeof(poses[0]) + sizeof(point[0]), &poses[1], sizeof(poses[1]));
     memcpy(from + sizeof(poses) + sizeof(point[0]), &point[1], sizeof(point) - sizeof(point[0]));
-    keypoints_show(from, sizeof(from), view, &spec, &shape, to);
+    memset(to, 0, sizeof(to));
+    keypoints_add(from, sizeof(from),
+                  &(struct keypoints_target){
+                      .view = view, .area = *area, .spec = &spec, .shape = &shape, .dst = to});
     printf("pose");
     for (int i = 1; i <= POINTS; i++)
         printf(" %a %a %a", (double)point[i].x, (double)point[i].y, (double)point[i].visibility);
@@ -129,11 +139,34 @@ static void locate(struct image_view *view, struct augment_plan *plan)
     shown->upside_down = plan->upside_down;
 }
 
+/* Choose the part of an image that shows its picture, sometimes up to an edge of the image. */
+static void choose_area(const struct pipeline *pipeline, struct moves_area *ret)
+{
+    struct rect *rect = &ret->rect;
+
+    *ret = (struct moves_area){(enum moves_where)below(3), {.left = 0}};
+    rect->left = below(3) ? below(pipeline->width) : 0;
+    rect->top = below(3) ? below(pipeline->height) : 0;
+    rect->width = below(3) ? 1 + below(pipeline->width - rect->left) : pipeline->width - rect->left;
+    rect->height =
+        below(3) ? 1 + below(pipeline->height - rect->top) : pipeline->height - rect->top;
+}
+
+static void print_area(const struct moves_area *area)
+{
+    const struct rect *rect = &area->rect;
+
+    if (area->where != MOVES_EVERYWHERE)
+        printf("%s %u %u %u %u\n", area->where == MOVES_INSIDE ? "inside" : "outside", rect->left,
+               rect->top, rect->width, rect->height);
+}
+
 /* Print what happens to a sample of pipeline `number`, if that moves pixels. */
 static void print_one(uint64_t number)
 {
     static struct augment_plan plan;
     static struct moves moves;
+    struct moves_area area;
     struct pipeline pipeline;
     struct image_view view = {.pipeline = &pipeline, .draw = {.seed = number, .epoch = 1}};
     char text[RANDOM_PIPELINE_MAX];
@@ -145,10 +178,12 @@ static void print_one(uint64_t number)
     state = number;
     locate(&view, &plan);
     moves_draw(&pipeline, &view.draw, &moves);
-    if (moves.count == 0 && moves.covers == 0 && !moves.lost)
+    choose_area(&pipeline, &area);
+    if (moves.count == 0 && moves.covers == 0 && !moves.lost && area.where == MOVES_EVERYWHERE)
         return;
     printf("image %u %u %d %d %u %s\n", pipeline.width, pipeline.height, view.shown.mirror,
            view.shown.upside_down, visible, text);
+    print_area(&area);
     printf("picture %u %u", view.shown.width, view.shown.height);
     for (int i = 0; i < 4; i++)
         printf(" %a", (double)view.shown.box[i]);
@@ -158,9 +193,9 @@ static void print_one(uint64_t number)
             print_map(&plan.steps[i].map);
         else if (plan.steps[i].kind == PIPELINE_ERASE || plan.steps[i].kind == PIPELINE_CUTOUT)
             print_erased(&plan.steps[i].erase.rect);
-    print_boxes(&view, visible);
+    print_boxes(&view, &area, visible);
     for (int i = 0; i < POSES; i++)
-        print_pose(&view);
+        print_pose(&view, &area);
 }
 
 int main(int argc, char *argv[])

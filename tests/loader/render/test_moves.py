@@ -5,7 +5,7 @@
 The oracle takes the integers of the maps that move the pixels, solves for where each corner goes, and clips the polygon
 in each result. The loader clips it in the source, in double precision (loader/render/moves.c).
 
-PLENUM_MOVES=N: numbers of random pipelines that are tried. About half of them move or erase the pixels of a
+PLENUM_MOVES=N is the number of random pipelines that are tried. About half of them move or erase the pixels of a
 sample.
 """
 
@@ -101,7 +101,7 @@ class Image:
     def __init__(self, words):
         self.width, self.height, self.mirror, self.turned, self.visible = map(int, words[:5])
         self.text = " ".join(words[5:])
-        self.steps = []
+        self.steps, self.area = [], None
 
     def parts(self, polygon):
         """Return what the image shows of a polygon in the window after the crop."""
@@ -133,7 +133,33 @@ class Image:
         edges = [min(xs), min(ys), max(xs), max(ys)]
         if self.turned:
             edges[1], edges[3] = self.height - edges[3], self.height - edges[1]
-        return edges, share * seen / ((x1 - x0) * (y1 - y0)), seen
+        share *= seen / ((x1 - x0) * (y1 - y0))
+        return (edges, share, seen, 1) if not self.area else self.cut(edges, share, seen)
+
+    def cut(self, edges, share, seen):
+        """Return the box in the part of the image that shows its picture, its share, the area that decides whether it
+        is kept, and how far its edges are from those of the part."""
+        where, *part = self.area
+        size = self.width, self.height, self.width, self.height
+        near = min((abs(a - b) for a in edges for b in part
+                    if not any(a == b == n for n in (0, *size))), default=F(1))
+        both = [max(edges[0], part[0]), max(edges[1], part[1]), min(edges[2], part[2]), min(edges[3], part[3])]
+        whole = (edges[2] - edges[0]) * (edges[3] - edges[1])
+        common = max(0, both[2] - both[0]) * max(0, both[3] - both[1])
+        rest = common if where == "inside" else whole - common
+        if rest < whole:
+            seen = min(seen, rest) if self.maps else rest
+            share *= rest / whole
+            self.cuts = True
+        if where == "inside" and common:
+            edges = both
+        for k in (0, 1) if where == "outside" and common and rest else ():
+            if both[1 - k] == edges[1 - k] and both[3 - k] == edges[3 - k]:
+                if both[k] == edges[k]:
+                    edges = [*edges[:k], both[k + 2], *edges[k + 1:]]
+                elif both[k + 2] == edges[k + 2]:
+                    edges = [*edges[:k + 2], both[k], *edges[k + 3:]]
+        return edges, share, seen, near
 
     def crop(self, point):
         """Return where a picture's point is after the crop, and how far it is from the edges that bound it."""
@@ -165,7 +191,14 @@ class Image:
             inside &= min(edges) >= 0
             near.append(abs(min(edges)))
         x, y = point
-        return (x, self.height - y if self.turned else y) if inside else None, erased, mirrored, min(near)
+        y = self.height - y if self.turned else y
+        if self.area:
+            where, left, top, right, bottom = self.area
+            edges = [x - left, right - x, y - top, bottom - y]
+            near.append(min(abs(edge) for edge in edges))
+            inside &= where == "outside" or min(edges) >= 0
+            erased |= where == "outside" and min(edges) > 0
+        return (x, y) if inside else None, erased, mirrored, min(near)
 
     @property
     def maps(self):
@@ -174,12 +207,16 @@ class Image:
 
 class MovesTest(unittest.TestCase):
     def check_box(self, image, numbers):
+        image.cuts = False
         box, got, want = numbers[:4], numbers[4:], image.box(numbers[:4])
         least = F(image.visible, 10000)
         if not want:
             return self.assertFalse(got, (image.text, box))
-        edges, share, seen = want
-        kept = share >= least and (seen >= F(1, 4) or not image.maps)
+        edges, share, seen, near = want
+        if near < F(1, 10**6):
+            return None
+        kept = share >= least and share > 0 and (seen >= F(1, 4) or not (image.maps or image.cuts))
+        self.cut += kept and image.cuts
         if bool(got) != kept:  # undecided within the rounding of doubles
             return self.assertLess(min(abs(share - least), abs(seen - F(1, 4))), F(1, 10**6), (image.text, box))
         for a, b in zip(got, edges):
@@ -211,7 +248,7 @@ class MovesTest(unittest.TestCase):
 
     def test_exactly(self):
         """boxes and key points of random pipelines are within 1/64 pixel of their exact places"""
-        self.kept = self.points = self.erased = self.swapped = self.close = 0
+        self.kept = self.cut = self.points = self.erased = self.swapped = self.close = 0
         self.worst = self.worst_point = F(0)
         images, maps = 0, 0
         with subprocess.Popen([MOVED, "0", str(NUMBERS)], stdout=subprocess.PIPE, text=True) as done:
@@ -223,6 +260,9 @@ class MovesTest(unittest.TestCase):
                 elif kind == "picture":
                     numbers = [F(float.fromhex(n)) if "x" in n else F(n) for n in words]
                     image.size, image.part = numbers[:2], numbers[2:]
+                elif kind in ("outside", "inside"):
+                    left, top, width, height = map(int, words)
+                    image.area = kind, left, top, left + width, top + height
                 elif kind == "map":
                     image.steps.append(Map([int(n) for n in words], image.width, image.height))
                     maps += 1
@@ -232,13 +272,13 @@ class MovesTest(unittest.TestCase):
                     check = self.check_box if kind == "box" else self.check_pose
                     check(image, [F(float.fromhex(n)) for n in words])
         self.assertEqual(done.returncode, 0)
-        print(f"# {images} pipelines, {maps} maps, {self.kept} boxes, {self.points} points of which {self.erased} are "
-              f"erased, {self.swapped} swapped pairs, {self.close} objects too close to an edge; largest errors: a box "
-              f"{float(self.worst):.1e} pixels, a point {float(self.worst_point):.1e}")
+        print(f"# {images} pipelines, {maps} maps, {self.kept} boxes of which {self.cut} are cut, {self.points} points "
+              f"of which {self.erased} are erased, {self.swapped} swapped pairs, {self.close} objects too close to an "
+              f"edge; largest errors: a box {float(self.worst):.1e} pixels, a point {float(self.worst_point):.1e}")
         self.assertGreater(images, NUMBERS / 4)
         self.assertGreater(self.kept, images)
         self.assertGreater(self.points, images)
-        self.assertGreater(min(self.erased, self.swapped), images / 20)
+        self.assertGreater(min(self.erased, self.swapped, self.cut), images / 20)
         self.assertLess(self.close, images / 10)
 
 

@@ -66,8 +66,8 @@ class LimitsTest(ServiceCase):
         self.fed(self.feed("--epochs", "1"))
 
     def all_memory(self, err):
-        """Return the MiB to render a refused stream's samples plus what the loader uses. Only the sum is fixed: a
-        sanitizer uses some of it."""
+        """Return the MiB that rendering a refused stream's samples takes, plus those that the loader uses. Only the sum
+        is fixed: a sanitizer uses some of it."""
         found = re.search(r"and (\d+) MiB to render its samples, would exceed the 96 MiB that this loader may use, "
                           r"of which (\d+) MiB is taken", err)
         self.assertIsNotNone(found, err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests streams of one queue that share renderings: random streams, batches and cancellations.
- * Each sample must have the pixels that one thread renders. This is a plain program, so that it
- * also runs under ThreadSanitizer. */
+ * Each sample must have the pixels and the text that one thread renders. This is a plain program,
+ * so that it also runs under ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,12 +18,18 @@
 enum { SAMPLES = 24, CLIENTS = 6, SLOTS = 4, SIDE = 16, TURNS = 1500 };
 
 static struct tree tree;
-static struct dataset *dataset;
+static struct dataset *dataset; /* its field is text of varying length */
 static unsigned random_state = 1;
 
 static unsigned below(unsigned n)
 {
     return (unsigned)rand_r(&random_state) % n;
+}
+
+/* Write the text of a picture; its length, which is returned, depends on the name's digits. */
+static int text_of(const char *name, char *ret, size_t size)
+{
+    return snprintf(ret, size, "%.*s is picture %.2s", atoi(name) % 7, "so long", name);
 }
 
 static void wake(void *arg)
@@ -64,7 +70,9 @@ static void set_form(struct client *c)
                                  .slots = SLOTS,
                                  .deal = below(3) == 0 ? each : 0,
                                  .dtype = below(2) ? PLENUM_UINT8 : PLENUM_INT8,
-                                 .layout = below(2) ? PLENUM_NHWC : PLENUM_NCHW};
+                                 .layout = below(2) ? PLENUM_NHWC : PLENUM_NCHW,
+                                 .num_fields = 1,
+                                 .field = {dataset_get_fields(dataset)->shape[0]}};
     (void)wire_slot_init(&c->open, &c->layout);
     c->open.slot_bytes = c->layout.bytes;
     c->share = (struct order_share){
@@ -114,6 +122,20 @@ static void submit(struct client *c)
     c->next = order_place_skip(&c->share.steps, c->next, c->open.steps);
 }
 
+/* Compare a sample's text with that of its file. */
+static bool has_text(const struct client *c, const uint8_t *slot, uint32_t i, uint32_t sample)
+{
+    uint32_t len = ((const uint32_t *)(const void *)(slot + c->layout.lengths_at[0]))[i];
+    const uint8_t *text =
+        slot + c->layout.fields_at[0] + i * wire_field_bytes(&c->open, c->open.field);
+    char name[100], want[100];
+    int n;
+
+    (void)dataset_get_sample_name(dataset, sample, name, sizeof(name));
+    n = text_of(strrchr(name, '/') + 1, want, sizeof(want));
+    return len == (uint32_t)n && memcmp(text, want, len) == 0;
+}
+
 /* Compare a slot with what one thread renders. */
 static void check(const struct client *c, uint32_t slot)
 {
@@ -139,6 +161,7 @@ static void check(const struct client *c, uint32_t slot)
             ((const int64_t *)(const void *)(bytes + c->layout.labels_at))[i] != result.label;
         seen.wrong +=
             ((const uint32_t *)(const void *)(bytes + c->layout.samples_at))[i] != result.sample;
+        seen.wrong += !has_text(c, bytes, i, result.sample);
         seen.samples++;
     }
     render_scratch_fini(&scratch);
@@ -217,8 +240,8 @@ static void streams_get_their_own_pixels(uint64_t memory)
             client_close(&clients[i], q);
     queue_beat(q);
     tap_ok(seen.samples > 0 && seen.wrong == 0 && seen.failed == 0,
-           "%u KiB: %u samples have the pixels of one thread", (unsigned)(memory >> 10),
-           seen.samples);
+           "%u KiB: %u samples have the pixels and the text of one thread",
+           (unsigned)(memory >> 10), seen.samples);
     tap_ok(seen.cancelled > 0, "some batches are cancelled");
     tap_ok((counts.shared > 0) == (memory > 0), "%u samples are copied", (unsigned)counts.shared);
     tap_ok(counts.bytes <= memory, "the kept renderings are within the limit");
@@ -230,15 +253,20 @@ static void streams_get_their_own_pixels(uint64_t memory)
 int main(void)
 {
     struct plenum_error err;
-    char name[64];
+    const struct dataset_options options = {.fields = "text:txt"};
+    char name[64], text[100];
 
     tree_init(&tree);
     for (unsigned i = 0; i < SAMPLES - 1; i++) {
         (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 2), i);
         tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
+        (void)text_of(strrchr(name, '/') + 1, text, sizeof(text));
+        (void)strcpy(strrchr(name, '.'), ".txt");
+        tree_write_text(&tree, name, text);
     }
     tree_write(&tree, "data/a/bad.jpg", "not a picture", 13);
-    if (dataset_open(tree_path(&tree, "data"), NULL, &dataset, &err) < 0) {
+    tree_write_text(&tree, "data/a/bad.txt", "text without a picture");
+    if (dataset_open(tree_path(&tree, "data"), &options, &dataset, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

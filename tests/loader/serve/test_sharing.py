@@ -131,7 +131,7 @@ class SharingTest(ServiceCase):
         jobs = []
         for _ in range(4):
             jobs.append(self.feed(*stream, "--epochs", str(epochs), *self.form(choose)))
-            if choose.random() < 0.5 and others:  # at any moment, a job is lost that others share with
+            if choose.random() < 0.5 and others:  # lose a job with which others share, at a random moment
                 others.pop().kill()
             if choose.random() < 0.5:
                 self.wait_for_samples(choose.randint(1, 2 * SAMPLES))

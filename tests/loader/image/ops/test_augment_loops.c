@@ -144,6 +144,51 @@ Test(augment_loops, blends_with_grey)
         }
 }
 
+/* Returns a channel of a colour after gains: 8-bit hue, saturation and value, and the share of the
+ * value that the distance from the channel's own hue leaves. */
+static uint8_t gain(const int rgb[3], int c, uint32_t gains)
+{
+    int most = rgb[0], least = rgb[0], top, hue = 0, saturation = 0, d, away;
+
+    for (int i = 1; i < 3; i++) {
+        most = rgb[i] > most ? rgb[i] : most;
+        least = rgb[i] < least ? rgb[i] : least;
+    }
+    top = rgb[0] == most ? 0 : rgb[1] == most ? 1 : 2;
+    d = most - least;
+    if (d > 0) { /* the next channel pulls the hue forth, and the one after it pulls it back */
+        hue = (60 * (rgb[(top + 1) % 3] - rgb[(top + 2) % 3]) + 120 * d * (top + 3) + d) / (2 * d);
+        saturation = (510 * d + most) / (2 * most);
+    }
+    hue = (hue + (int)(gains >> 24)) % 180;
+    saturation = (int)min_u64((uint64_t)saturation * (gains >> 12 & 4095) / 1024, 255);
+    most = (int)min_u64((uint64_t)most * (gains & 4095) / 1024, 255);
+    away = abs(hue - 60 * c);
+    away = away > 90 ? 180 - away : away; /* 0 to 30: all of the value; from 60 on: the least */
+    away = away < 30 ? 0 : away > 60 ? 30 : away - 30;
+    return (uint8_t)(most * (7650 - saturation * away) / 7650);
+}
+
+Test(augment_loops, gains_of_every_colour)
+{
+    static const uint32_t gains[] = {0, 1u << 24 | 1024 << 12 | 1024, 90u << 24 | 3072 << 12 | 300,
+                                     179u << 24 | 1500 << 12 | 3072, 37u << 24 | 717 << 12 | 1433};
+
+    FOR_SETS(loops)
+    for (uint32_t red = 0; red < 256; red++) {
+        uint32_t by = gains[red % ARRAY_LEN(gains)];
+
+        fill_colours(red, 1);
+        PIXELS(loops, HSV)(planes[0], sizeof(planes[0]), COLOURS, by);
+        for (uint32_t i = 0; i < COLOURS; i++)
+            for (int c = 0; c < 3; c++)
+                cr_assert(planes[c][i] == gain((int[3]){(int)red, was[1][i], was[2][i]}, c, by),
+                          "%s: %d of %u, %u, %u by %x", loops->name, c, red, was[1][i], was[2][i],
+                          by);
+        cr_assert(planes[0][COLOURS] == was[0][COLOURS]);
+    }
+}
+
 Test(augment_loops, bytes_by_tables_and_thresholds)
 {
     uint8_t v[BYTES], table[256];

@@ -26,6 +26,8 @@ static const struct {
     {"brightness(1.31:1.31) contrast(0.72:0.72)", "brightness 1.31, contrast 0.72"},
     {"saturation(0:0)", "saturation 0.00"},
     {"hue(0.08:0.08) hue(1/2:1/2)", "hue +0.08, hue +0.50"},
+    {"hsv(-0.1:-0.1, 0.5:0.5, 2:2)", "hsv -0.100 0.50 2.00"},
+    {"hsv(0, 0, 0)", ""},
     {"sharpness(2:2)", "sharpness 2.00"},
     {"blur(9, 1.5:1.5)", "blur 1.50"},
     {"grayscale(1) equalize(1) autocontrast(1)", "grayscale, equalize, autocontrast"},
