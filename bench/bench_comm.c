@@ -3,7 +3,7 @@
  *
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *     mpirun -n 2 bench/comm --serve      (for bench/peers/collectives)
- *     plenumrun --host a,b --collectives tcp bench/comm --serve      (for bench/peers/between_hosts)
+ *     plenumrun --host a,b --collectives tcp bench/comm --serve   (for bench/peers/between_hosts)
  *
  * With --serve, plenum uses shared memory, as it does under plenumrun; or, if plenumrun has started
  * the program, the carrier that plenumrun has chosen. Instance 0 reads lines from

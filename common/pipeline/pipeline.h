@@ -51,7 +51,7 @@ enum pipeline_crop {
     PIPELINE_RANDOM_CROP,  /* [resize(...)] [pad(...)] random_crop(HxW) */
     PIPELINE_STRETCH,      /* resize(HxW): the whole image, regardless of its proportions */
     PIPELINE_LETTERBOX,    /* letterbox(HxW, fill=g): the whole image with padding */
-    PIPELINE_SCALE_JITTER, /* scale_jitter(HxW, a:b, fill=g): at a random scale, cropped or padded */
+    PIPELINE_SCALE_JITTER, /* scale_jitter(HxW, a:b, fill=g): a random scale, cropped or padded */
     PIPELINE_NO_IMAGE,     /* none: no pixels and no file; the size is 0 x 0 */
     PIPELINE_CROPS,        /* number of kinds */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline_zoom.c - stages that place the image on a larger canvas, and the colour of the canvas. */
+/* pipeline_zoom.c - stages that place the image on a larger canvas, and the canvas's colour. */
 #include "config.h"
 
 #include <errno.h>

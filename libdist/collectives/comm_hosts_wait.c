@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* comm_hosts_wait.c - waits between several hosts (comm_hosts.c), and what their failures mean.
  *
- * An instance that finds that another one has ended informs those on its host through the memory, and
- * its peers by the last frame of the connections. They do the same, so all return, and name the
+ * An instance that finds that another one has ended informs those on its host through the memory,
+ * and its peers by the last frame of the connections. They do the same, so all return, and name the
  * instance that ended first. Three signs are looked for while waiting: the memory, the connections,
  * and the launcher's page (common/job/departed.h), which knows of those that are connected with
  * neither. */

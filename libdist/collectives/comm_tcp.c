@@ -5,8 +5,8 @@
  * An instance ends in one of three ways. Either its last frame says which collective it has
  * reached, or that another instance has ended, whose name is then passed on. Or its connection ends
  * without such a frame: if bytes are missing, the instance is lost at once. Otherwise it may have
- * finished the present collective, and only its process is gone; the wait then continues for a while,
- * because this instance may be able to finish, too. */
+ * finished the present collective, and only its process is gone; the wait then continues for a
+ * while, because this instance may be able to finish, too. */
 #include "config.h"
 
 #include "libdist/collectives/comm_tcp.h"

@@ -414,7 +414,8 @@ printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; 
 PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
 ok "a list of missing instances is cut after a whole name" all 'same $code 125' \
     'has err "no response from instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
-# plenumrun is stopped for longer than a host may take to answer. If that time counted, mpirun would exceed its limit, too.
+# plenumrun is stopped for longer than a host may take to answer. If that time counted, mpirun would exceed its limit,
+# too.
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' \
     >other/mpirun
 PATH=$T/other:$PATH env --default-signal=INT "$run" --start-timeout 20 --host stopped1 true >out 2>err &

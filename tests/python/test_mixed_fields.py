@@ -225,7 +225,8 @@ class MixedTest(unittest.TestCase):
                                         for n in range(2)])
         with stream(WHOLE, ["objects:json:boxes"], "many.tar", epochs=1) as s:
             self.assertEqual(int(next(s)["objects"].counts.max()), 16385)
-        with self.assertRaisesRegex(pyplenum.PlenumError, "'objects': an image of this pipeline shows up to 2 pictures"):
+        with self.assertRaisesRegex(pyplenum.PlenumError,
+                                    "'objects': an image of this pipeline shows up to 2 pictures"):
             stream(f"{WHOLE} mixup(1)", ["objects:json:boxes"], "many.tar")
         done = subprocess.run([CTL, "hash", f"tar,label=cls:{path_of('many.tar')}", "--pipeline", f"{WHOLE} mixup(1)",
                                "--fields", "objects:json:boxes"], capture_output=True, text=True)

@@ -346,8 +346,8 @@ static struct canvas draw_canvas(const struct pipeline *p, const struct image_dr
     return canvas;
 }
 
-/* Place a part of an axis of `from` pixels that becomes `to` pixels, after `more` pixels of padding:
- * both ends at the nearest pixels, but at least one apart. */
+/* Place a part of an axis of `from` pixels that becomes `to` pixels, after `more` pixels of
+ * padding: both ends at the nearest pixels, but at least one apart. */
 static struct crop_axis place_part(uint32_t start, uint32_t len, uint32_t from, uint32_t to,
                                    uint32_t more)
 {

@@ -8,7 +8,7 @@
  * cutmix follows:
  *
  *     image WIDTH HEIGHT MIRRORED UPSIDE-DOWN VISIBLE TEXT
- *     outside LEFT TOP WIDTH HEIGHT                 only the part outside a rectangle shows the picture
+ *     outside LEFT TOP WIDTH HEIGHT                 only the part outside it shows the picture
  *     inside LEFT TOP WIDTH HEIGHT                  only the part inside it does
  *     picture WIDTH HEIGHT LEFT TOP RIGHT BOTTOM    the picture's size, and the part that is shown
  *     map DIVIDES MIRRORED UPSIDE-DOWN and nine numbers    in order, with:

@@ -67,7 +67,9 @@ static void print_boxes(const struct image_view *view, const struct plenum_box *
         struct plenum_boxes head;
         struct plenum_box box;
 
-        boxes_show((const uint8_t *)&boxes[i], 1, view, 0, 1, moved);
+        memset(moved, 0, sizeof(moved));
+        boxes_add((const uint8_t *)&boxes[i], 1,
+                  &(struct boxes_target){.view = view, .most = 1, .dst = moved});
         memcpy(&head, moved, sizeof(head));
         memcpy(&box, moved + sizeof(head), sizeof(box));
         printf("box");
