@@ -212,6 +212,19 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
                        struct plenum_error *err);
 
 /**
+ * Find the pixel of the picture that each pixel of an image shows if it is sampled like a mask.
+ *
+ * @param view     a view as image_render_views() has left it.
+ * @param columns  [height][width]; UINT16_MAX where the image shows padding, whichever its mode, or
+ *                 nothing of its picture.
+ * @param rows     the same.
+ *
+ * Returns 0, or -ENOMEM with `err` set.
+ */
+int image_find_places(struct image_decoder *decoder, const struct image_view *view,
+                      uint16_t *columns, uint16_t *rows, struct plenum_error *err);
+
+/**
  * Decode all of an image without storing it, to check whether every crop of it can be rendered. A
  * packed JPEG (pack.h) is decoded like any other.
  *

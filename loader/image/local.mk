@@ -11,6 +11,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/exif.c %D%/exif.h \
 	%D%/image.c %D%/image.h \
 	%D%/limits.h \
+	%D%/places.c %D%/places.h \
 	%D%/ppm.c %D%/ppm.h \
 	%D%/reader.h \
 	%D%/rect.h \

@@ -98,8 +98,8 @@ static double keep_area(const struct moves_area *area, struct span *x, struct sp
     return seen >= smallest_area ? seen / whole : 0;
 }
 
-static bool show(const struct plenum_box *box, const struct boxes_target *to,
-                 const struct moves *moves, struct plenum_box *ret)
+bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
+                    const struct moves *moves, struct plenum_box *ret)
 {
     const struct image_view *view = to->view;
     const struct image_shown *shown = &view->shown;
@@ -149,7 +149,7 @@ void boxes_add(const uint8_t *boxes, uint32_t count, const struct boxes_target *
         struct plenum_box box, seen;
 
         memcpy(&box, boxes + i * sizeof(box), sizeof(box));
-        if (show(&box, to, &moves, &seen))
+        if (boxes_show_one(&box, to, &moves, &seen))
             memcpy(to->dst + field_boxes_bytes(head.count++), &seen, sizeof(seen));
     }
     memcpy(to->dst, &head, sizeof(head));

@@ -26,6 +26,7 @@
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/mix.h"
 #include "loader/render/boxes.h"
+#include "loader/render/instance_masks.h"
 #include "loader/render/keypoints.h"
 #include "loader/render/slices.h"
 
@@ -68,6 +69,7 @@ void render_scratch_fini(struct render_scratch *scratch)
     render_files_trim(&scratch->files, 0);
     free(scratch->pair);
     dataset_buffer_fini(&scratch->hint);
+    scratch_free(&scratch->masks);
     *scratch = (struct render_scratch){0};
 }
 
@@ -94,8 +96,17 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
 static uint64_t bytes_of_field(const struct render_spec *spec, uint32_t i)
 {
     const struct field_shape shape = render_field_shape(spec, i);
+    uint64_t bytes = 0;
 
-    return field_sample_bytes(&shape, spec->views.images, views_pixels(&spec->views));
+    if (!shape.mask && !field_is_of_image(&shape))
+        return shape.room;
+    for (uint32_t k = 0; k < spec->views.count; k++) {
+        const struct pipeline *p = &spec->views.view[k].pipeline;
+
+        bytes +=
+            spec->views.view[k].count * field_image_bytes(&shape, (uint64_t)p->width * p->height);
+    }
+    return bytes;
 }
 
 uint64_t render_field_bytes(const struct render_spec *spec)
@@ -247,36 +258,42 @@ static void list_targets(const struct render_job *job, const struct image_view *
         const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
 
         ret[k] = first ? job->dst[k / images].field[i]
-                       : ret[k - 1] + field_sample_bytes(&shape, 1,
-                                                         (uint64_t)before->width * before->height);
+                       : ret[k - 1] +
+                             field_image_bytes(&shape, (uint64_t)before->width * before->height);
     }
 }
 
-/* Add the boxes or key points of a sample's i-th field, `len` bytes, to an image's. */
-static void add_objects(const struct picture *picture, const struct image_view *view, uint32_t i,
-                        const uint8_t *bytes)
+/* Add the boxes, key points or instances of a sample's i-th field to an image's. */
+static int add_objects(const struct picture *picture, const struct image_view *view, uint32_t i,
+                       const struct image_file *value, struct plenum_error *err)
 {
-    const struct render_spec *stream = picture->job->spec;
-    const struct field_spec *spec = &dataset_get_fields(stream->dataset)->spec[i];
-    const struct field_shape shape = render_field_shape(stream, i);
-    const uint32_t len = ((const uint32_t *)(const void *)picture->file->fields.bytes)[i];
+    const struct render_job *job = picture->job;
+    const struct field_spec *spec = &dataset_get_fields(job->spec->dataset)->spec[i];
+    const struct field_shape shape = render_field_shape(job->spec, i);
+    const uint64_t pixels = (uint64_t)view->pipeline->width * view->pipeline->height;
+    const uint32_t len = (uint32_t)value->len;
+    struct boxes_target to = {.view = view,
+                              .area = picture->area,
+                              .visible = spec->visible,
+                              .most = shape.shape[0],
+                              .dst = view->dst};
 
     if (!picture->joins)
-        memset(view->dst, 0, shape.room);
-    if (shape.type == PLENUM_FIELD_BOXES)
-        boxes_add(bytes, len / sizeof(struct plenum_box),
-                  &(struct boxes_target){.view = view,
-                                         .area = picture->area,
-                                         .visible = spec->visible,
-                                         .most = field_boxes_most(shape.room),
-                                         .dst = view->dst});
-    else
-        keypoints_add(bytes, len,
+        memset(view->dst, 0, field_image_bytes(&shape, pixels));
+    if (shape.type == PLENUM_FIELD_INSTANCES)
+        return instance_masks_add(value, &to, job->scratch->decoder, &job->scratch->masks, err);
+    if (shape.type == PLENUM_FIELD_KEYPOINTS) {
+        keypoints_add(value->bytes, len,
                       &(struct keypoints_target){.view = view,
                                                  .area = picture->area,
                                                  .spec = spec,
                                                  .shape = &shape,
                                                  .dst = view->dst});
+        return 0;
+    }
+    to.most = field_boxes_most(shape.room);
+    boxes_add(value->bytes, len / sizeof(struct plenum_box), &to);
+    return 0;
 }
 
 /* Copy a rectangle of a mask, with `item` bytes per number. */
@@ -303,26 +320,32 @@ static int put_masks(const struct picture *picture, const struct image_view *vie
     const struct fields *fields = dataset_get_fields(job->spec->dataset);
     const uint32_t item = fields->shape[i].room;
     struct image_view masks[VIEWS_IMAGES_MAX];
-    char name[400];
     int r;
 
     memcpy(masks, views, count * sizeof(masks[0]));
     if (picture->joins)
         masks[0].dst = picture->mask;
     r = image_render_masks(job->scratch->decoder, masks, count, item, file, err);
-    if (r < 0)
-        return error_prefix(err, r, "%s: field '%s' ('%s')",
-                            dataset_get_sample_name(job->spec->dataset,
-                                                    render_candidate(job->spec, job->try), name,
-                                                    sizeof(name)),
-                            fields->spec[i].name, fields->spec[i].source);
-    if (picture->joins)
+    if (r == 0 && picture->joins)
         paste_mask(&picture->area.rect, views[0].pipeline, item, picture->mask, views[0].dst);
-    return 0;
+    return r;
 }
 
-/* Write the masks, boxes and key points among the fields of a picture into each position's target,
- * cropped and moved like its images. */
+/* Set the error about a field of a picture's sample; returns `r`. */
+static int about_field(const struct picture *picture, const struct field_spec *spec, int r,
+                       struct plenum_error *err)
+{
+    const struct render_job *job = picture->job;
+    uint32_t sample = render_candidate(job->spec, job->try);
+    char name[400];
+
+    return error_prefix(err, r, "%s: field '%s' ('%s')",
+                        dataset_get_sample_name(job->spec->dataset, sample, name, sizeof(name)),
+                        spec->name, spec->source);
+}
+
+/* Write the masks, boxes, key points and instances among the fields of a picture into each
+ * position's target, cropped and moved like its images. */
 static int put_followers(const struct picture *picture, struct image_view *views, uint32_t count,
                          struct plenum_error *err)
 {
@@ -333,21 +356,22 @@ static int put_followers(const struct picture *picture, struct image_view *views
     uint8_t *to[VIEWS_IMAGES_MAX];
 
     for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
+        const struct image_file value = {bytes, lengths[i]};
         const struct field_shape *shape = &fields->shape[i];
         int r = 0;
 
         if (!shape->mask && !field_is_of_image(shape))
             continue;
         list_targets(picture->job, views, count, i, to);
-        for (uint32_t k = 0; k < count; k++) {
+        for (uint32_t k = 0; k < count && r == 0; k++) {
             views[k].dst = to[k];
             if (!shape->mask)
-                add_objects(picture, &views[k], i, bytes);
+                r = add_objects(picture, &views[k], i, &value, err);
         }
         if (shape->mask)
-            r = put_masks(picture, views, count, i, &(struct image_file){bytes, lengths[i]}, err);
+            r = put_masks(picture, views, count, i, &value, err);
         if (r < 0)
-            return r;
+            return about_field(picture, &fields->spec[i], r, err);
     }
     return 0;
 }
@@ -372,7 +396,7 @@ static void set_boxes(const struct picture *picture, struct image_view *views, u
     }
 }
 
-/* Render a file's images, and crop and move their masks, boxes and key points in the same way.
+/* Render a file's images, and crop and move what follows their pixels in the same way.
  * Also keeps a hint that the decoder found. */
 static int decode(const struct picture *picture, struct image_view *views, uint32_t count,
                   struct plenum_error *err)
@@ -532,8 +556,9 @@ uint64_t render_working_bytes(const struct render_spec *spec)
 {
     uint64_t bytes = views_mix(&spec->views) ? pair_bytes(spec) : 0;
 
-    if (spec->masks) /* three planes of each image, as image_render_masks() creates them */
-        bytes += 3 * longest_run(spec) * views_pixels(&spec->views);
+    if (spec->masks) /* three planes of each image, as image_render_masks() creates them, and the
+                        scratch memory of instance_masks_show() */
+        bytes += (3 + 6) * longest_run(spec) * views_pixels(&spec->views);
     for (uint32_t i = 0; i < spec->views.count; i++)
         bytes += longest_run(spec) * spec->views.view[i].count *
                  augment_most_bytes(&spec->views.view[i].pipeline);
