@@ -195,8 +195,10 @@ static bool have_masks(const struct fields *fields)
 int views_check_fields(const struct views *views, const struct fields *fields,
                        struct plenum_error *err)
 {
-    if (!fields_follow_pixels(fields))
-        return 0;
+    int r = views_check_boxes(views, fields, err);
+
+    if (r < 0 || !fields_follow_pixels(fields))
+        return r;
     if (!views_have_images(views))
         return error_set(
             err, -EINVAL,

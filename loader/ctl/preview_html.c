@@ -24,7 +24,7 @@
 
 enum {
     SMALL_BELOW = 128, /* narrower samples are shown larger, so that captions fit below */
-    MAP_SIDE = 96,     /* pixels of the drawing that shows where a crop lies */
+    MAP_SIDE = 64,     /* pixels of the drawing that shows where a crop lies */
     TEXT_SIDE = 12,    /* pixels of letters */
     SEAM = 2,          /* pixels between the images of a view, as in the style */
     POINT_RADIUS = 3,  /* pixels */
@@ -52,7 +52,7 @@ static const char style[] =
     ".grey, .failed { color: #707070; font-size: 12px; }\n"
     ".field { font-size: 12px; max-height: 9em; overflow: auto; unicode-bidi: isolate; }\n"
     ".view { display: flex; gap: 2px; margin-bottom: 2px; }\n"
-    ".image { position: relative; flex: none; }\n"
+    ".image { position: relative; flex: none; background: #ddd; }\n"
     ".image > * { position: absolute; top: 0; left: 0; width: 100%; height: 100%; }\n"
     ".image img { image-rendering: pixelated; }\n"
     ".image .mask { opacity: 0.5; }\n"
@@ -67,7 +67,8 @@ static const char style[] =
     " width: max-content; max-width: 24em; padding: 6px 8px; background: #fff;"
     " border: 1px solid #999; box-sizing: border-box; font-size: 12px; }\n"
     "figure:hover .draws, figure:focus .draws { display: block; }\n"
-    ".draws svg { display: block; margin: 2px; overflow: visible; }\n"
+    ".draws div { display: flex; gap: 8px; align-items: center; }\n"
+    ".draws svg { flex: none; margin: 2px; overflow: visible; }\n"
     ".map rect { fill: #ddd; }\n"
     ".map .crop { fill: #06c4; stroke: #06c; }\n"
     "#masks:not(:checked) ~ main .mask, #boxes:not(:checked) ~ main .boxes,"
@@ -444,6 +445,7 @@ static int put_draws(FILE *page, const struct shown_image *image)
 
     draw.view = image->number;
     augment_describe(image->pipeline, &draw, words, sizeof(words));
+    fputs("<div>\n", page);
     if (width > 0 && height > 0)
         put_map(page, crop, width, height);
     fputs("<p>", page);
@@ -452,7 +454,7 @@ static int put_draws(FILE *page, const struct shown_image *image)
     fprintf(page, "crop %.1f, %.1f to %.1f, %.1f of %u x %u", (double)crop[0], (double)crop[1],
             (double)crop[2], (double)crop[3], width, height);
     put(page, "%s%s", words[0] ? "; " : "", words);
-    fputs("</p>\n", page);
+    fputs("</p>\n</div>\n", page);
     return 0;
 }
 

@@ -66,6 +66,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/sample_file.c \
 	%D%/stamp.c %D%/stamp.h \
 	%D%/stated_size.c \
+	%D%/detection_hint.c \
 	%D%/checksums.c %D%/checksums.h \
 	%D%/class_list.c %D%/class_list.h \
 	%D%/label.c %D%/label.h \

@@ -30,6 +30,14 @@ static double length(struct span s)
     return s.to - s.from;
 }
 
+/* Returns whether the centre of a span lies between two positions. */
+static bool has_centre(const struct span *s, double from, double to)
+{
+    double centre = (s->from + s->to) / 2;
+
+    return from < centre && centre < to;
+}
+
 static double within(double x, double most)
 {
     return x < 0 ? 0 : x > most ? most : x;
@@ -101,6 +109,9 @@ bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
     struct span y = cut((struct span){box->top, box->bottom}, 0, shown->height);
     double whole = length(x) * length(y), seen;
 
+    if (view->pipeline->iou_crop &&
+        !(has_centre(&x, part[0], part[2]) && has_centre(&y, part[1], part[3])))
+        return false;
     x = cut(x, part[0], part[2]);
     y = cut(y, part[1], part[3]);
     seen = length(x) * length(y);

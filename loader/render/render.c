@@ -377,6 +377,26 @@ static int put_followers(const struct picture *picture, struct image_view *views
     return 0;
 }
 
+/* Set the boxes on which iou_crop depends. */
+static void set_boxes(const struct picture *picture, struct image_view *views, uint32_t count)
+{
+    const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
+    const struct dataset_buffer *record = &picture->file->fields;
+    const uint32_t *lengths = (const void *)record->bytes;
+
+    for (uint32_t k = 0; k < count && record->len > 0; k++) {
+        const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+        int at = views_find_boxes(views[k].pipeline, fields);
+
+        if (at < 0)
+            continue;
+        for (int i = 0; i < at; i++)
+            bytes += fields->stored[i];
+        views[k].boxes =
+            (struct image_boxes){bytes, (uint32_t)(lengths[at] / sizeof(struct plenum_box))};
+    }
+}
+
 /* Render a file's images, and crop and move what follows their pixels in the same way.
  * Also keeps a hint that the decoder found. */
 static int decode(const struct picture *picture, struct image_view *views, uint32_t count,
@@ -401,6 +421,7 @@ static int decode(const struct picture *picture, struct image_view *views, uint3
     image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
     if (hints)
         (void)hint_cache_get(hints, number, &scratch->hint, &tiles.hint, &tiles.len);
+    set_boxes(picture, views, count);
     r = image_render_views(scratch->decoder, views, count, &spec->store, &file, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r < 0)
