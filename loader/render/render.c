@@ -356,12 +356,13 @@ static int put_followers(const struct picture *picture, struct image_view *views
     uint8_t *to[VIEWS_IMAGES_MAX];
 
     for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
-        const struct image_file value = {bytes, lengths[i]};
         const struct field_shape *shape = &fields->shape[i];
+        struct image_file value;
         int r = 0;
 
         if (!shape->mask && !field_is_of_image(shape))
-            continue;
+            continue; /* only followers of a partner have been read */
+        value = (struct image_file){bytes, lengths[i]};
         list_targets(picture->job, views, count, i, to);
         for (uint32_t k = 0; k < count && r == 0; k++) {
             views[k].dst = to[k];
