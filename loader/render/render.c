@@ -352,9 +352,12 @@ static int put_followers(const struct picture *picture, struct image_view *views
     const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
     const struct dataset_buffer *record = &picture->file->fields;
     const uint32_t *lengths = (const void *)record->bytes;
-    const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+    const uint8_t *bytes;
     uint8_t *to[VIEWS_IMAGES_MAX];
 
+    if (!record->bytes)
+        return 0; /* of a partner without followers, nothing has been read */
+    bytes = record->bytes + fields->count * sizeof(uint32_t);
     for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
         const struct field_shape *shape = &fields->shape[i];
         struct image_file value;
