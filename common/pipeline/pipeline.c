@@ -75,7 +75,7 @@ static int refuse_foreign(struct parser *p)
 }
 
 /* Words that begin a pipeline, except presets. */
-static const char *const crops[] = {"rrc",          "resize",   "letterbox", "pad",
+static const char *const crops[] = {"rrc",          "resize",   "letterbox", "mosaic", "pad",
                                     "scale_jitter", "zoom_out", "view",      "none"};
 
 static void try_crops(struct str_nearest *near)

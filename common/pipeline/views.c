@@ -72,6 +72,9 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
             p->err, -EINVAL,
             "view %s: pipeline: samples with views cannot be mixed: leave mixup, cutmix or mix out",
             view->name);
+    if (pipeline_is_mosaic(&view->pipeline))
+        return error_set(p->err, -EINVAL, "view %s: pipeline: samples with views cannot be mosaics",
+                         view->name);
     if (view->pipeline.crop == PIPELINE_NO_IMAGE)
         return parser_error(
             p, "a view has images: 'none' must be the only word of the pipeline, without views");
@@ -219,7 +222,7 @@ int views_check_fields(const struct views *views, const struct fields *fields,
 
 uint32_t views_pictures(const struct views *views)
 {
-    return views_mix(views) ? 2 : 1;
+    return (views_mix(views) ? 2 : 1) * views_parts(views);
 }
 
 int views_shape_fields(const struct views *views, const struct fields *fields,
@@ -234,8 +237,8 @@ int views_shape_fields(const struct views *views, const struct fields *fields,
         if (!field_shape_is_valid(&ret[i]))
             return error_set(err, -EINVAL,
                              "field '%s': an image of this pipeline shows up to %u pictures, whose "
-                             "objects may need more than 1 MiB: leave out mixup and cutmix, or "
-                             "samples with very many objects",
+                             "objects may need more than 1 MiB: leave out mosaic, mixup "
+                             "and cutmix, or samples with very many objects",
                              fields->spec[i].name, pictures);
     }
     return 0;

@@ -20,7 +20,7 @@ PRESETS = {"train", "eval", "torchvision_v2", "timm_a1", "dino_global", "mae", "
 
 
 def hashed(pipeline):
-    return subprocess.run([CTL, "hash", "generated:4", "--pipeline", pipeline], capture_output=True, text=True,
+    return subprocess.run([CTL, "hash", "generated:8", "--pipeline", pipeline], capture_output=True, text=True,
                           timeout=300)
 
 

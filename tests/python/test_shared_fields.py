@@ -129,6 +129,11 @@ class SharedFieldsTest(unittest.TestCase):
         """Masks, boxes and key points of each image are shared"""
         self.check_shared({"fields": FIELDS, "pipeline": "view(a, 2, rrc(16x12) flip(0.5)) view(b, 1, rrc(8))"})
 
+    def test_fields_of_mixed(self):
+        """Mixed samples share the objects of both pictures"""
+        self.check_shared({"fields": FIELDS, "pipeline": f"{PIPELINE} cutmix(1, p=0.8)"})
+        self.check_shared({"fields": FIELDS[-2:], "pipeline": f"{PIPELINE} mixup(1)"})
+
     def test_other_fields(self):
         """Streams with other fields share nothing, and receive their own"""
         lists = [FIELDS[:1], FIELDS[:2], ["caption:lines.txt"], [], ["b:json:boxes:0.2"], ["b:json:boxes:0.9"],
