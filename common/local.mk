@@ -60,6 +60,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline/pipeline_zoom.c \
 	%D%/pipeline/streamhash.c %D%/pipeline/streamhash.h \
 	%D%/pipeline/views.c %D%/pipeline/views.h \
+	%D%/pipeline/views_boxes.c \
 	%D%/util/cgroup.c %D%/util/cgroup.h \
 	%D%/util/error_set.c %D%/util/error_set.h \
 	%D%/util/json.c %D%/util/json.h \

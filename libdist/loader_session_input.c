@@ -37,6 +37,14 @@ static bool asks_for_keypoints(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_have_keypoints(&fields);
 }
 
+static bool asks_for_instances(const struct wire_open *open)
+{
+    struct fields fields;
+    struct plenum_error err;
+
+    return fields_parse(open->fields, &fields, &err) == 0 && fields_have_instances(&fields);
+}
+
 /* Returns whether masks or boxes follow operations that move pixels. */
 static bool moves_fields(const struct wire_open *open)
 {
@@ -78,6 +86,8 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "boxes and members of JSON";
     if (minor < WIRE_MINOR_KEYPOINTS && asks_for_keypoints(open))
         return "key points";
+    if (minor < WIRE_MINOR_INSTANCES && asks_for_instances(open))
+        return "masks of instances";
     return minor < WIRE_MINOR_MOVES && moves_fields(open)
                ? "masks and boxes with operations that move pixels"
                : NULL;

@@ -15,11 +15,11 @@ TEXTS = {  # the same as bench/render's rows
 BOXES = {  # with boxes, on which peers.py has other peers: detection.py
     "boxes": "letterbox(640, fill=114) flip(0.5)",
     "boxes-crop": "rrc(512, scale=0.3:1) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)",
-    "maskrcnn": "letterbox(800) flip(0.5)",
+    "maskrcnn": "maskrcnn",
     "yolo-no-mosaic": "letterbox(640, fill=114) affine(0, translate=0.1:0.1, scale=0.5:1.5, interpolation=bilinear, "
                       "fill=114) color_jitter(0.4, 0, 0.7, 0.015) flip(0.5)",
 }
-SIDES = {"torchvision": 176, "boxes": 640, "boxes-crop": 512, "maskrcnn": 800, "yolo-no-mosaic": 640}
+SIDES = {"torchvision": 176, "boxes": 640, "boxes-crop": 512, "maskrcnn": 1024, "yolo-no-mosaic": 640}
 PREPARED = {  # photographs reduced in advance: longest side in pixels, percentage kept as raw pixels (else JPEG)
     "jpeg-400": (400, 0),
     "half-raw-500": (500, 50),  # FFCV's own recipe for ImageNet
@@ -67,18 +67,23 @@ def torchvision_boxes(recipe):
     """Return torchvision's transforms v2 on Pillow's images and their boxes."""
     from torchvision.transforms import v2
 
-    side, fill = SIDES[recipe], 0 if recipe == "maskrcnn" else 114
+    side, fill = SIDES[recipe], 114
     resize = v2.Resize(None, max_size=side)
+
+    def pad(image, target, left, top, fill):
+        around = [left, top, max(side - image.width - left, 0), max(side - image.height - top, 0)]
+        return v2.functional.pad(image, around, fill), {**target, "boxes": v2.functional.pad(target["boxes"], around)}
 
     def letterbox(image, target):
         image, target = resize(image, target)
-        left, top = (side - image.width) // 2, (side - image.height) // 2
-        around = [left, top, side - image.width - left, side - image.height - top]
-        return v2.functional.pad(image, around, fill), {**target, "boxes": v2.functional.pad(target["boxes"], around)}
+        return pad(image, target, (side - image.width) // 2, (side - image.height) // 2, fill)
 
     first = [letterbox]
     if recipe == "boxes-crop":
         first = [v2.RandomResizedCrop(side, scale=(0.3, 1)), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)]
+    elif recipe == "maskrcnn":
+        first = [v2.ScaleJitter((side, side)), lambda image, target: pad(image, target, 0, 0, (123, 117, 104)),
+                 v2.RandomCrop(side)]
     elif recipe == "yolo-no-mosaic":
         first += [v2.RandomAffine(0, (0.1, 0.1), (0.5, 1.5), interpolation=v2.InterpolationMode.BILINEAR, fill=fill),
                   v2.ColorJitter(0.4, 0, 0.7, 0.015)]
@@ -89,11 +94,15 @@ def torchvision_boxes(recipe):
 def albumentations_boxes(recipe):
     import albumentations as a
 
-    side, fill = SIDES[recipe], 0 if recipe == "maskrcnn" else 114
+    side, fill = SIDES[recipe], 114
     first = [a.LongestMaxSize(side), a.PadIfNeeded(side, side, border_mode=0, fill=fill)]
     if recipe == "boxes-crop":
         first = [a.RandomResizedCrop(size=(side, side), scale=(0.3, 1)),
                  a.ColorJitter((0.6, 1.4), (0.6, 1.4), (0.6, 1.4), (-0.1, 0.1), p=1)]
+    elif recipe == "maskrcnn":
+        first = [a.LongestMaxSize([int(side * (0.1 + 0.01 * i)) for i in range(191)]),
+                 a.PadIfNeeded(side, side, border_mode=0, fill=(123, 117, 104), position="top_left"),
+                 a.RandomCrop(side, side)]
     elif recipe == "yolo-no-mosaic":
         first += [a.Affine(scale=(0.5, 1.5), translate_percent=(-0.1, 0.1), fill=fill, p=1),
                   a.ColorJitter((0.6, 1.4), (1, 1), (0.3, 1.7), (-0.015, 0.015), p=1)]

@@ -12,7 +12,7 @@
 #include "common/util/util.h"
 
 static const char *const as_names[FIELD_AS_COUNT] = {
-    "text", "bytes", "npy", "int64", "float32", "mask", "line", "boxes", "keypoints"};
+    "text", "bytes", "npy", "int64", "float32", "mask", "line", "boxes", "keypoints", "instances"};
 
 /* COCO's points: nose, then the left and right eye, ear, shoulder, elbow, wrist, hip, knee and
  * ankle. */
@@ -60,7 +60,7 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
         }
     return error_set(err, -EINVAL,
                      "fields: '%.*s' is not a kind of field: use text, bytes, npy, int64, float32, "
-                     "mask, line, boxes or keypoints",
+                     "mask, line, boxes, keypoints or instances",
                      (int)min_u64(len, 200), word);
 }
 
@@ -163,7 +163,7 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
         return r;
     word = take_word(&at, end, ':', &n);
     r = parse_as(word, n, &ret->as, err);
-    if (r == 0 && at && ret->as == FIELD_AS_BOXES) {
+    if (r == 0 && at && (ret->as == FIELD_AS_BOXES || ret->as == FIELD_AS_INSTANCES)) {
         word = take_word(&at, end, ':', &n);
         r = parse_visible(word, n, &ret->visible, err);
     } else if (r == 0 && at && ret->as == FIELD_AS_KEYPOINTS) {
@@ -258,21 +258,28 @@ size_t field_extension_len(const struct field_spec *spec)
     return member ? (size_t)(member - spec->source) - 1 : strlen(spec->source);
 }
 
-bool fields_follow_pixels(const struct fields *fields)
+static bool have(const struct fields *fields, enum field_as as)
 {
     for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->spec[i].as == FIELD_AS_MASK || fields->spec[i].as == FIELD_AS_BOXES ||
-            fields->spec[i].as == FIELD_AS_KEYPOINTS)
+        if (fields->spec[i].as == as)
             return true;
     return false;
 }
 
+bool fields_follow_pixels(const struct fields *fields)
+{
+    return have(fields, FIELD_AS_MASK) || have(fields, FIELD_AS_BOXES) ||
+           have(fields, FIELD_AS_KEYPOINTS) || have(fields, FIELD_AS_INSTANCES);
+}
+
 bool fields_have_keypoints(const struct fields *fields)
 {
-    for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->spec[i].as == FIELD_AS_KEYPOINTS)
-            return true;
-    return false;
+    return have(fields, FIELD_AS_KEYPOINTS);
+}
+
+bool fields_have_instances(const struct fields *fields)
+{
+    return have(fields, FIELD_AS_INSTANCES);
 }
 
 bool fields_are_new(const struct fields *fields)
@@ -317,32 +324,35 @@ uint32_t field_item_bytes(uint32_t type)
     return type < PLENUM_FIELD_TYPES ? bytes[type] : 0;
 }
 
-uint64_t field_sample_bytes(const struct field_shape *shape, uint32_t images, uint64_t pixels)
+uint64_t field_image_bytes(const struct field_shape *shape, uint64_t pixels)
 {
+    assert(shape->mask || field_is_of_image(shape));
     if (shape->mask)
         return shape->room * pixels;
-    return field_is_of_image(shape) ? (uint64_t)shape->room * images : shape->room;
+    return shape->room +
+           (shape->type == PLENUM_FIELD_INSTANCES ? shape->shape[0] * field_bits_bytes(pixels) : 0);
 }
 
 void field_shape_grow(struct field_shape *shape, const struct field_shape *by)
 {
-    if (by->type != PLENUM_FIELD_KEYPOINTS) {
-        shape->room = by->room > shape->room ? by->room : shape->room;
-        return;
-    }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && field_is_of_image(by); i++)
         shape->shape[i] = by->shape[i] > shape->shape[i] ? by->shape[i] : shape->shape[i];
-    shape->room = (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
+    if (by->type == PLENUM_FIELD_KEYPOINTS)
+        shape->room = (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
+    else
+        shape->room = by->room > shape->room ? by->room : shape->room;
 }
 
 void field_shape_repeat(struct field_shape *shape, uint32_t pictures)
 {
     if (shape->type == PLENUM_FIELD_BOXES)
         shape->room = (uint32_t)field_boxes_bytes((size_t)field_boxes_most(shape->room) * pictures);
-    if (shape->type != PLENUM_FIELD_KEYPOINTS)
+    if (shape->type != PLENUM_FIELD_KEYPOINTS && shape->type != PLENUM_FIELD_INSTANCES)
         return;
     shape->shape[0] *= pictures;
-    shape->room = (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
+    shape->room = shape->type == PLENUM_FIELD_INSTANCES
+                      ? (uint32_t)field_instances_bytes(shape->shape[0])
+                      : (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
 }
 
 static bool keypoints_are_valid(const struct field_shape *shape)
@@ -355,12 +365,21 @@ static bool keypoints_are_valid(const struct field_shape *shape)
            shape->room == field_poses_bytes(shape->shape[0], shape->shape[1]);
 }
 
+static bool instances_are_valid(const struct field_shape *shape)
+{
+    return shape->mask == 0 && shape->dims == 1 && shape->shape[0] <= FIELD_INSTANCES_MAX &&
+           shape->shape[1] == 0 && shape->shape[2] == 0 && shape->shape[3] == 0 &&
+           shape->room == field_instances_bytes(shape->shape[0]);
+}
+
 bool field_shape_is_valid(const struct field_shape *shape)
 {
     uint64_t bytes = field_item_bytes(shape->type);
 
     if (shape->type == PLENUM_FIELD_KEYPOINTS)
         return keypoints_are_valid(shape);
+    if (shape->type == PLENUM_FIELD_INSTANCES)
+        return instances_are_valid(shape);
     if (shape->type == PLENUM_FIELD_BOXES)
         return shape->mask == 0 && shape->dims == 0 && shape->shape[0] == 0 &&
                shape->room >= field_boxes_bytes(0) &&
@@ -405,6 +424,8 @@ bool field_shape_is_as(const struct field_shape *shape, enum field_as as)
         return shape->type == PLENUM_FIELD_BOXES;
     case FIELD_AS_KEYPOINTS:
         return shape->type == PLENUM_FIELD_KEYPOINTS;
+    case FIELD_AS_INSTANCES:
+        return shape->type == PLENUM_FIELD_INSTANCES;
     case FIELD_AS_MASK:
     case FIELD_AS_COUNT:
         break;

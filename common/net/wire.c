@@ -66,8 +66,15 @@ uint64_t wire_sample_bytes(const struct wire_open *open)
 
 uint64_t wire_field_bytes(const struct wire_open *open, const struct field_shape *field)
 {
-    assert(open->channels > 0);
-    return field_sample_bytes(field, wire_images(open), wire_sample_bytes(open) / open->channels);
+    struct wire_view view[VIEWS_MAX];
+    uint32_t views = wire_get_views(open, view);
+    uint64_t bytes = 0;
+
+    if (!field->mask && !field_is_of_image(field))
+        return field->room;
+    for (uint32_t i = 0; i < views; i++)
+        bytes += view[i].count * field_image_bytes(field, (uint64_t)view[i].width * view[i].height);
+    return bytes;
 }
 
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)

@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 19,
+    WIRE_MINOR = 20,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -99,6 +99,7 @@ enum {
     WIRE_MINOR_SHARED = 17,    /* shared of STATUS */
     WIRE_MINOR_MOVES = 18,     /* masks and boxes in pipelines that move pixels */
     WIRE_MINOR_KEYPOINTS = 19, /* key points as fields */
+    WIRE_MINOR_INSTANCES = 20, /* masks of objects as fields */
     WIRE_MINOR_CLASSES = 6,    /* class_names and warning of OPENED; names of classes */
 };
 

@@ -139,11 +139,28 @@ int options_settings_add(struct options_settings *settings, const struct option_
     return 0;
 }
 
+/* Returns whether these are two names of one option, or one. */
+static bool is_same(const struct option_def *a, const struct option_def *b)
+{
+    return a == b || (a->type == b->type && a->call == b->call && a->offset == b->offset);
+}
+
+bool options_is_taken(const struct options_settings *settings, const struct option_def *def)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        if (def->arg && !def->repeats && is_same(settings->list[i].def, def))
+            return true;
+    return false;
+}
+
 static int collect(struct options_settings *settings, const struct option_def *def,
                    const char *value, struct plenum_error *err)
 {
-    int r = options_settings_add(settings, def, value);
+    int r;
 
+    if (options_is_taken(settings, def))
+        return error_set(err, -EINVAL, "--%s is given twice: give it once", def->name);
+    r = options_settings_add(settings, def, value);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 

@@ -32,6 +32,7 @@ struct option_def {
     /** For OPTION_CALL and OPTION_OPTIONAL. Handles `value` (NULL for a flag). Returns 0, or a
      * negative errno with a message. */
     int (*call)(void *target, const char *value, struct plenum_error *err);
+    bool repeats; /* its values add up: it may be given several times */
 };
 
 /** Possible values of an option, for shell completion: words separated by spaces, or one of
@@ -77,6 +78,10 @@ int options_settings_add(struct options_settings *settings, const struct option_
 /** Returns the option of that name, or NULL. */
 const struct option_def *options_find(const struct options_program *program, const char *name);
 
+/** Returns whether settings have this option, which has a value and does not repeat, by this or
+ * another name. */
+bool options_is_taken(const struct options_settings *settings, const struct option_def *def);
+
 /** Returns the option with that letter, or NULL. */
 const struct option_def *options_find_letter(const struct options_program *program, char letter);
 /** Returns whether this word, which begins with '-', has the form "--name" or "--name=value", or
@@ -85,7 +90,8 @@ bool options_is_long(const struct options_program *program, const char *word);
 
 /**
  * First half of options_parse(), with its results: append the options and their values to `*ret`,
- * and check only names. For programs with a second source of options.
+ * and check only names and that none but those that repeat is given twice. For programs with a
+ * second source of options.
  */
 int options_collect(const struct options_program *program, int argc, char **argv,
                     struct options_settings *ret, int *operands, struct plenum_error *err);

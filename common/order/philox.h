@@ -38,6 +38,7 @@ enum draw_purpose {
     DRAW_MIXUP = 19,      /* mixup, cutmix: draw 0 decides; then attempts for the share */
     DRAW_SCALE = 26,      /* scale_jitter: words: scale, place */
     DRAW_ZOOM = 27,       /* zoom_out: words: whether, side, left, top */
+    DRAW_IOU = 28,        /* iou_crop: 64 draws for each option: the option, and its tries */
     DRAW_SAMPLE_SET = 32, /* plenumctl make-sample */
     DRAW_SET_SEED = 40,   /* the seed of a set of a mixture: words 0 and 1 */
     DRAW_PHASE = 41,      /* the shift of a phase: word 0 */

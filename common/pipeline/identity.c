@@ -11,6 +11,9 @@
 
 #include "common/data/datasum.h"
 #include "common/order/orderplan.h"
+#include "common/pipeline/views.h"
+
+enum { SOURCES_MAX = VIEWS_MAX * FIELD_SOURCE_MAX }; /* of boxes that decide about pixels */
 
 /* Normalise an order of samples up to `end`, so that options with the same effect are equal. With 0
  * samples (unknown), leave them as requested. */
@@ -40,7 +43,7 @@ static void identity_of_order(const uint8_t fingerprint[16], uint32_t samples,
                               const struct wire_open *open, struct order order, uint32_t end,
                               uint8_t ret[16])
 {
-    uint8_t text[96 + WIRE_PIPELINE_MAX];
+    uint8_t text[96 + WIRE_PIPELINE_MAX + SOURCES_MAX];
     uint32_t some[3], words[3];
     size_t n = 0, len = strlen(open->pipeline);
     XXH128_canonical_t hash;
@@ -64,6 +67,7 @@ static void identity_of_order(const uint8_t fingerprint[16], uint32_t samples,
         memcpy(text + n, some, sizeof(some));
         n += sizeof(some);
     }
+    n += views_boxes_source(open->pipeline, open->fields, (char *)text + n, SOURCES_MAX);
     XXH128_canonicalFromHash(&hash, XXH3_128bits(text, n));
     memcpy(ret, hash.digest, 16);
 }
@@ -144,6 +148,7 @@ void identity_of_plan(const struct identity_plan *of, struct order_place place, 
                           plan->classes,
                           plan->each};
     bool shown[MIXTURE_SETS_MAX] = {false};
+    char sources[SOURCES_MAX];
     XXH3_state_t base, weights, sets;
 
     if (is_plain(of, g)) {
@@ -154,6 +159,9 @@ void identity_of_plan(const struct identity_plan *of, struct order_place place, 
     (void)XXH3_64bits_reset(&weights);
     (void)XXH3_64bits_reset(&sets);
     (void)XXH3_64bits_update(&base, of->open->pipeline, strlen(of->open->pipeline));
+    (void)XXH3_64bits_update(
+        &base, sources,
+        views_boxes_source(of->open->pipeline, of->open->fields, sources, sizeof(sources)));
     (void)XXH3_64bits_update(&base, &of->open->seed, sizeof(of->open->seed));
     (void)XXH3_64bits_update(&base, numbers, sizeof(numbers));
     if (plan->num_sets == 1 && plan->order == ORDERPLAN_MIX) /* it has no blocks: see mixture.h */

@@ -13,7 +13,8 @@ struct orderplan;
 
 /**
  * Compute XXH3-128 of the data set's fingerprint, the pipeline's canonical text, the seed and the
- * order options (shuffle, block, last, subset, repeat). How the samples are distributed (R, M, S,
+ * order options (shuffle, block, last, subset, repeat); with iou_crop, also of the source of its
+ * boxes. How the samples are distributed (R, M, S,
  * I) and how pixels are stored do not matter.
  *
  * Options with the same effect have the same identity: a subset of all samples and no subset, and

@@ -76,7 +76,7 @@ static int refuse_foreign(struct parser *p)
 
 /* Words that begin a pipeline, except presets. */
 static const char *const crops[] = {"rrc",          "resize",   "letterbox", "mosaic", "pad",
-                                    "scale_jitter", "zoom_out", "view",      "none"};
+                                    "scale_jitter", "zoom_out", "iou_crop",  "view",   "none"};
 
 static void try_crops(struct str_nearest *near)
 {
@@ -228,6 +228,11 @@ static const char *const presets[][2] = {
     {"mae", "rrc(224, scale=0.2:1, interpolation=bicubic) flip(0.5)"},
     {"cifar", "pad(4, reflect) random_crop(32) flip(0.5)"},
     {"maskrcnn", "scale_jitter(1024, fill=123:117:104) flip(0.5)"},
+    {"ssd", "zoom_out(1:4, fill=123:117:104) iou_crop resize(300x300) flip(0.5) "
+            "brightness(0.875:1.125, p=0.5) one_of(contrast(0.5:1.5, p=0.5) saturation(0.5:1.5, "
+            "p=0.5) hue(-0.05:0.05, p=0.5) | saturation(0.5:1.5, p=0.5) hue(-0.05:0.05, p=0.5) "
+            "contrast(0.5:1.5, p=0.5))"},
+    {"ssdlite", "iou_crop resize(320x320) flip(0.5)"},
 };
 
 /* Reject words that look like the start of a pipeline but are not. */
@@ -316,6 +321,8 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
             return r;
     }
     r = parse_ops(&p, &made);
+    if (r == 0 && made.iou_crop && pipeline_mixes(&made))
+        r = parser_error(&p, "iou_crop cannot be used with mixup, cutmix or mix");
     if (r < 0)
         return r;
     r = write_canonical(&made, err);

@@ -18,6 +18,7 @@ enum {
     PIPELINE_BLOCK_MAX = 1000000,
     PIPELINE_ALPHA_MAX = 10,  /* the largest alpha of mixup and cutmix */
     PIPELINE_ZOOM_MAX = 16,   /* largest side of zoom_out's canvas, in sides of the image */
+    PIPELINE_FIELD_MAX = 32,  /* bytes of a field's name with its NUL */
     PIPELINE_TEXT_MAX = 2048, /* bytes of a canonical text with its NUL */
 };
 
@@ -53,7 +54,7 @@ enum pipeline_crop {
     PIPELINE_RANDOM_CROP,  /* [resize(...)] [pad(...)] random_crop(HxW) */
     PIPELINE_STRETCH,      /* resize(HxW): the whole image, regardless of its proportions */
     PIPELINE_LETTERBOX,    /* letterbox(HxW, fill=g): the whole image with padding */
-    PIPELINE_SCALE_JITTER, /* scale_jitter(HxW, a:b, fill=g): a random scale, cropped or padded */
+    PIPELINE_SCALE_JITTER, /* scale_jitter(HxW, a:b, fill=g): at a random scale */
     PIPELINE_MOSAIC,       /* mosaic(HxW, block=A, fill=g): parts of four pictures */
     PIPELINE_PART,         /* one of these parts; no text has it */
     PIPELINE_NO_IMAGE,     /* none: no pixels and no file; the size is 0 x 0 */
@@ -265,17 +266,19 @@ struct pipeline {
     bool junk; /* accept bytes before a JPEG's first scan that belong to no segment */
     enum pipeline_crop crop;
     uint32_t width, height;      /* size of the output in pixels */
-    struct pipeline_shape shape; /* PIPELINE_RRC: its ratios are width / height */
+    struct pipeline_shape shape; /* rrc, iou_crop: its ratios are width / height */
     /** PIPELINE_CENTER, PIPELINE_RANDOM_CROP, PIPELINE_STRETCH: the size before cropping (STRETCH:
      *  equal to width and height). If width is 0, the shorter side becomes resize_height; if both
      *  are 0 (only RANDOM_CROP), the image keeps its own size. */
     uint32_t resize_width, resize_height;
     uint32_t pad; /* PIPELINE_RANDOM_CROP: pixels on each side */
     enum pipeline_pad pad_mode;
-    uint8_t fill[3];           /* the colour of constant padding, and around a smaller image */
-    struct pipeline_zoom zoom; /* PIPELINE_STRETCH, PIPELINE_LETTERBOX */
-    struct rational jitter[2]; /* PIPELINE_SCALE_JITTER: the smallest and largest scale */
-    uint32_t block;            /* PIPELINE_MOSAIC: positions among which its pictures are */
+    uint8_t fill[3];                /* the colour of constant padding, and around a smaller image */
+    struct pipeline_zoom zoom;      /* PIPELINE_STRETCH, PIPELINE_LETTERBOX */
+    bool iou_crop;                  /* PIPELINE_STRETCH: first crop, depending on boxes */
+    char boxes[PIPELINE_FIELD_MAX]; /* the field that iou_crop uses; "": the only one of boxes */
+    struct rational jitter[2];      /* PIPELINE_SCALE_JITTER: the smallest and largest scale */
+    uint32_t block;                 /* PIPELINE_MOSAIC: positions among which its pictures are */
     /** PIPELINE_PART: the mosaic's size is resize_width and resize_height; bit 0 of its corner: it
      *  is on the right, bit 1: at the bottom. */
     uint32_t corner;
@@ -308,6 +311,12 @@ static inline bool pipeline_is_mosaic(const struct pipeline *pipeline)
 static inline bool pipeline_mixes(const struct pipeline *pipeline)
 {
     return pipeline->mix.p.num > 0;
+}
+
+/** Does zoom_out or iou_crop precede the resize? */
+static inline bool pipeline_is_placed(const struct pipeline *pipeline)
+{
+    return pipeline->zoom.p.num > 0 || pipeline->iou_crop;
 }
 
 /** Returns whether an operation, perhaps of a policy, may move pixels other than by flips. */

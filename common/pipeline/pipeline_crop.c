@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline_crop.c - the part of the image that a sample shows: the stages before the operations.
  *
- *     rrc(HxW) | mosaic(HxW) | scale_jitter(HxW) | [zoom_out] letterbox(HxW) | [zoom_out] resize(HxW) |
+ *     rrc(HxW) | mosaic(HxW) | scale_jitter(HxW) | [zoom_out] letterbox(HxW) |
+ *     [zoom_out] [iou_crop] resize(HxW) |
  *     [resize(S) | resize(HxW)] [pad(N)] [center_crop | random_crop]
  *
  * Not every combination of the last ones is allowed, because all images must get the same shape. */
@@ -322,11 +323,12 @@ static int parse_cut(struct parser *p, bool padded, struct pipeline *ret)
     return 0;
 }
 
-/* Parse the resize after zoom_out. */
+/* Parse the resize after zoom_out or iou_crop. */
 static int parse_zoomed(struct parser *p, struct pipeline *ret)
 {
-    static const char follows[] = "zoom_out must be followed by resize(HxW) or letterbox(S), so "
-                                  "that all images get the same shape";
+    static const char follows[] =
+        "zoom_out must be followed by resize(HxW) or letterbox(S), and iou_crop by resize(HxW), so "
+        "that all images get the same shape";
     int r = begin_stage(p, "resize") ? parse_resize(p, ret) : parser_error(p, follows);
 
     if (r == 0 && ret->resize_width == 0)
@@ -334,7 +336,7 @@ static int parse_zoomed(struct parser *p, struct pipeline *ret)
     if (r == 0)
         r = parse_cut(p, false, ret);
     if (r == 0 && ret->crop != PIPELINE_STRETCH)
-        r = parser_error(p, "after zoom_out and resize(HxW), nothing can be cropped");
+        r = parser_error(p, "after zoom_out or iou_crop and resize(HxW), nothing can be cropped");
     if (ret->zoom.p.num == 0) /* nothing is ever filled then */
         memset(ret->fill, 0, sizeof(ret->fill));
     return r;
@@ -342,23 +344,24 @@ static int parse_zoomed(struct parser *p, struct pipeline *ret)
 
 int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
 {
-    bool resized, padded, zooms;
+    bool resized, padded, zooms, placed;
     int r = pipeline_parse_zoom(p, ret);
 
     if (r < 0)
         return r;
     zooms = ret->zoom.low.num > 0;
+    placed = zooms || ret->iou_crop;
     if (ret->zoom.p.num == 0)
         ret->zoom = (struct pipeline_zoom){.p = {0, 1}};
-    if (!zooms && parser_word(p, "rrc"))
+    if (!placed && parser_word(p, "rrc"))
         return parse_rrc(p, ret);
-    if (!zooms && parser_word(p, "scale_jitter"))
+    if (!placed && parser_word(p, "scale_jitter"))
         return parse_jitter(p, ret);
-    if (parser_word(p, "letterbox"))
+    if (!ret->iou_crop && parser_word(p, "letterbox"))
         return parse_letterbox(p, zooms, ret);
-    if (!zooms && parser_word(p, "mosaic"))
+    if (!placed && parser_word(p, "mosaic"))
         return parse_mosaic(p, ret);
-    if (zooms)
+    if (placed)
         return parse_zoomed(p, ret);
     resized = parser_word(p, "resize");
     if (resized)
@@ -379,11 +382,12 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
         r = parser_error(p,
                          "center_crop must follow resize(S), as in resize(256) center_crop(224)");
     else
-        r = parser_error(p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
-                                     "resize(HxW), letterbox(S), scale_jitter(S), zoom_out(1:4), "
-                                     "pad(N) random_crop(S), or be "
-                                     "train, eval, none or another preset of docs/pipelines.md"
-                                   : "it is empty; try train or eval");
+        r = parser_error(
+            p, *p->at ? "it must begin with rrc(S), resize(S) center_crop(S), "
+                        "resize(HxW), letterbox(S), scale_jitter(S), zoom_out(1:4), iou_crop, "
+                        "pad(N) random_crop(S), or be "
+                        "train, eval, none or another preset of docs/pipelines.md"
+                      : "it is empty; try train or eval");
     if (r == 0 && resized && ret->pad == 0) { /* nothing is ever padded then */
         ret->pad_mode = PIPELINE_CONSTANT;
         memset(ret->fill, 0, sizeof(ret->fill));

@@ -81,9 +81,10 @@ int parser_fill(struct parser *p, uint8_t ret[3]);
 /** Write ",fill=LEVEL" or ",fill=R:G:B". */
 void pipeline_write_fill(FILE *f, const uint8_t fill[3]);
 
-/** Parse zoom_out(...) if it comes next. Returns 0 or -EINVAL. */
+/** Parse zoom_out(...) and iou_crop(...) if they come next. Returns 0 or -EINVAL. */
 int pipeline_parse_zoom(struct parser *p, struct pipeline *ret);
-/** Write the canonical text of zoom_out, preceded by a space, if there is one. */
+/** Write the canonical texts of zoom_out and iou_crop, if there are any, each preceded by a
+ * space. */
 void pipeline_write_zoom(FILE *f, const struct pipeline *p);
 
 /** Parse one operation. Returns 0, -ENOENT if the next word is not an operation, or -EINVAL. */

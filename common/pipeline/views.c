@@ -186,11 +186,11 @@ uint64_t views_pixels(const struct views *views)
     return pixels;
 }
 
-/* Returns whether any field is a mask. */
-static bool have_masks(const struct fields *fields)
+/* Returns whether any field is of this kind. */
+static bool have_kind(const struct fields *fields, enum field_as as)
 {
     for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->spec[i].as == FIELD_AS_MASK)
+        if (fields->spec[i].as == as)
             return true;
     return false;
 }
@@ -198,16 +198,22 @@ static bool have_masks(const struct fields *fields)
 int views_check_fields(const struct views *views, const struct fields *fields,
                        struct plenum_error *err)
 {
-    if (!fields_follow_pixels(fields))
-        return 0;
+    int r = views_check_boxes(views, fields, err);
+
+    if (r < 0 || !fields_follow_pixels(fields))
+        return r;
     if (!views_have_images(views))
         return error_set(
             err, -EINVAL,
             "masks, boxes and key points are cropped with the images: the pipeline cannot be none");
-    if (views_mix(views) && views->view[0].pipeline.mix.mixup.num > 0 && have_masks(fields))
+    if (views_mix(views) && views->view[0].pipeline.mix.mixup.num > 0 &&
+        have_kind(fields, FIELD_AS_MASK))
         return error_set(err, -EINVAL,
                          "masks cannot be used with mixup, because each pixel then belongs to two "
                          "pictures: use cutmix, or leave mixup out");
+    if (views_parts(views) > 1 && have_kind(fields, FIELD_AS_INSTANCES))
+        return error_set(err, -EINVAL,
+                         "instances cannot be used with mosaic: request masks or boxes instead");
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 

@@ -68,6 +68,18 @@ int views_shape_fields(const struct views *views, const struct fields *fields,
                        const struct field_shape *of, struct field_shape *ret,
                        struct plenum_error *err);
 
+/** Check that each iou_crop has its field of boxes, as views_check_fields() does. Returns 0, or
+ * -EINVAL with a message. */
+int views_check_boxes(const struct views *views, const struct fields *fields,
+                      struct plenum_error *err);
+
+/** Returns the index of the field of boxes that iou_crop uses; -1 if there is none. */
+int views_find_boxes(const struct pipeline *pipeline, const struct fields *fields);
+
+/** Write the sources of the fields of boxes that iou_crop uses, each with its NUL, given the texts
+ * of the pipeline and of all fields. Returns their length, which is 0 without iou_crop. */
+size_t views_boxes_source(const char *pipeline, const char *text, char *ret, size_t size);
+
 /** Returns whether any view has an operation that moves pixels other than by flips. */
 bool views_move(const struct views *views);
 

@@ -499,6 +499,7 @@ enum plenum_field_type {
     PLENUM_FIELD_FLOAT64,
     PLENUM_FIELD_BOXES,     /**< struct plenum_boxes. */
     PLENUM_FIELD_KEYPOINTS, /**< struct plenum_poses. */
+    PLENUM_FIELD_INSTANCES, /**< struct plenum_instances. */
     PLENUM_FIELD_TYPES,     /**< The number of types; not a type itself. */
 };
 
@@ -538,13 +539,28 @@ struct plenum_poses {
     uint64_t count; /**< Number of objects. */
 };
 
+/** One object in an image: this header, followed by its mask. The pixel in row y and column x is
+ *  bit i = y * width + x of the mask, (bytes[i / 8] >> i % 8) & 1. The mask ends with zeros up to
+ *  a multiple of 8 bytes. */
+struct plenum_instance {
+    int64_t class_id; /**< The object's class in the data set. */
+    int64_t id;       /**< The object's id, or its index in the data set's list. */
+};
+
+/** The objects of one image: this header, followed by plenum_field.shape[0] objects. All objects
+ *  after the first `count` are zeros. */
+struct plenum_instances {
+    uint64_t count; /**< Number of objects. */
+};
+
 /** One field of a batch. */
 struct plenum_field {
     const char *name; /**< From plenum_stream_options.fields. */
     enum plenum_field_type type;
     /** Arrays: dimensions of one sample's array; 0 is a single number. Boxes: 1, and shape[0] is
      *  the number of boxes that an image has room for. Key points: 2; shape[0] is the number of
-     *  objects that an image has room for, and shape[1] the number of points of each. */
+     *  objects that an image has room for, and shape[1] the number of points of each. Instances: 1,
+     *  and shape[0] is the number of objects that an image has room for. */
     uint32_t dims;
     uint32_t shape[PLENUM_FIELD_DIMS_MAX]; /**< Size of each dimension. */
     /** 1: a mask of uint8 or uint16: [H][W]; [images][H][W] if views have several images of one
@@ -554,7 +570,8 @@ struct plenum_field {
      *  struct plenum_boxes for each image of all views, in the pipeline's order, each with room for
      *  as many boxes as any sample has: 8 + 32 * shape[0] bytes. Key points: one struct
      *  plenum_poses for each image in the same way; an object has 16 + 12 * shape[1] bytes, rounded
-     *  up to a multiple of 8. */
+     *  up to a multiple of 8. Instances: one struct plenum_instances for each image in the same
+     *  way; an object has 16 bytes and one bit per pixel, rounded up to a multiple of 8 bytes. */
     uint64_t room;
     /** [S][R][M][room]: an array, or the first lengths[i] bytes followed by zeros. */
     void *values;
@@ -601,11 +618,15 @@ struct plenum_field {
  *               points outside an image become (0, 0, 0). keypoints:PAIRS names left and right
  *               points that are swapped in mirror images: "1-2 3-4", numbers from 0, or "coco" for
  *               COCO's 17 points
+ *     instances JSON: a list of objects as for boxes, each with "segmentation" (polygons, or a mask
+ *               in COCO's run-length encoding). Each of a sample's images has a mask of each object
+ *               whose box is not dropped, in the order of the boxes; instances:VISIBLE is like
+ *               boxes:VISIBLE
  *
  * A sample is bad (see plenum_bad) if it lacks a field, or if a field is damaged, longer than 1 MiB
- * (a mask's file: 4 MiB), or has a different shape than in the first sample. When fields are first
- * requested, the loader reads those fields of all samples once, and caches the result in the
- * index's folder.
+ * (a mask's file, and the outlines of instances: 4 MiB), or has a different shape than in the first
+ * sample. When fields are first requested, the loader reads those fields of all samples once, and
+ * caches the result in the index's folder.
  *
  * Ownership: borrowed until plenum_batch_release(), like the batch's other arrays.
  * Returns the number of fields. Threads: any.

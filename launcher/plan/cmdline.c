@@ -459,13 +459,14 @@ static int say_more(void *target, const char *value, struct plenum_error *err)
 
 static const struct option_def defs[] = {
     {.help = "Hosts and counts"},
-    {"host", 'H', "LIST", OPTION_CALL, .call = add_hosts,
+    {"host", 'H', "LIST", OPTION_CALL, .call = add_hosts, .repeats = true,
      .help = "run on these hosts: h[0-2,4] means h0, h1, h2 and h4; h:4 has room for 4 "
              "instances; user@h:2222 uses port 2222 (default: the hosts of the Slurm, PBS, SGE, "
              "OAR, Cobalt or LSF allocation, otherwise this host)"},
-    {"hostfile", 0, "FILE", OPTION_CALL, .call = add_host_file,
+    {"hostfile", 0, "FILE", OPTION_CALL, .call = add_host_file, .repeats = true,
      .help = "run on the hosts in a file, one per line: NAME [slots=N] [user=NAME] [port=N]"},
-    {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .help = "leave these hosts out"},
+    {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .repeats = true,
+     .help = "leave these hosts out"},
     {"num-hosts", 0, "N", OPTION_U32, FIELD(num_hosts), 1, HOSTLIST_MAX,
      .help = "run on N of the hosts; the others are spares, which replace hosts that fail "
              "(default: all)"},
@@ -528,16 +529,16 @@ static const struct option_def defs[] = {
     {"dry-run", 0, NULL, OPTION_FLAG, FIELD(dry_run),
      .help = "print the hosts, instances, replicas and their bindings, and start nothing"},
     {"offline-mode", 0, "yes|no", OPTION_OPTIONAL, .call = set_offline, .help = NULL},
-    {"topology", 0, "SOURCE", OPTION_CALL, .call = add_topology,
+    {"topology", 0, "SOURCE", OPTION_CALL, .call = add_topology, .repeats = true,
      .help =
          "plan for other machines and start nothing: a FILE.xml from lstopo, or "
          "synthetic:'package:2 [numa] core:8 pu:2'; give it once for all hosts, or once for each"},
 
     {.help = "Environment of the instances"},
-    {"export", 'x', "NAME[=VALUE]", OPTION_CALL, .call = add_export,
+    {"export", 'x', "NAME[=VALUE]", OPTION_CALL, .call = add_export, .repeats = true,
      .help = "pass the instances this variable, with its current value or with VALUE; PREFIX*: "
              "pass all variables with this prefix"},
-    {"env-file", 0, "FILE", OPTION_CALL, .call = add_env_file,
+    {"env-file", 0, "FILE", OPTION_CALL, .call = add_env_file, .repeats = true,
      .help = "pass the instances the variables in a file, one NAME=value per line"},
     {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
      .help = "auto: one loader per host for this job, started when first needed (default, unless "
@@ -546,7 +547,7 @@ static const struct option_def defs[] = {
     {"status-port", 0, "PORT", OPTION_U32, FIELD(status_port), 0, 65535,
      .help = "serve the status page of the job's own loader at http://127.0.0.1:PORT/ on each "
              "host that runs instances (0: any free port)"},
-    {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts,
+    {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts, .repeats = true,
      .help = "run loaders on these hosts, which run no instances; they render batches for the "
              "whole job"},
     {"verify-batches", 0, "P%", OPTION_CALL, .call = set_verify,
@@ -613,13 +614,13 @@ static const struct option_def defs[] = {
     {"collectives", 0, "mpi|tcp", OPTION_CALL, .call = set_collectives,
      .help = "carry Plenum's collectives between hosts with MPI (default), or over encrypted TCP "
              "connections"},
-    {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args,
+    {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args, .repeats = true,
      .help = "additional arguments for mpirun"},
-    {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args,
+    {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args, .repeats = true,
      .help = "additional arguments for mpirun that apply to the instances, after those of "
              "--mpi-global-args"},
     {"instance-mpi-local-args", 0, "I:ARGUMENTS", OPTION_CALL, .call = add_instance_args,
-     .help = "additional arguments for mpirun that apply only to instance I"},
+     .repeats = true, .help = "additional arguments for mpirun that apply only to instance I"},
     {"allow-run-as-root", 0, NULL, OPTION_FLAG, FIELD(mpi.allow_root),
      .help = "start the job as root, which is otherwise rejected"},
 

@@ -97,6 +97,9 @@ static int apply_option(struct configfile_reader *r, const struct option_def *de
         if (*value && cmdline_parse_truth(value, &on) < 0)
             return error_set(r->err, -EINVAL, "%s must be yes or no, not '%s'", def->name, value);
         value = NULL;
+    } else if (options_is_taken(r->ret, def)) {
+        return error_set(r->err, -EINVAL, "%s is set twice: remove one of the two lines",
+                         def->name);
     } else if (def->type == OPTION_OPTIONAL && !*value) {
         value = NULL;
     } else {

@@ -40,7 +40,10 @@ struct hosts_call {
 /** Wait until all instances of this host have entered a round. Returns 0, or -errno with a message,
  * after telling the others. */
 int hosts_await_all(const struct hosts_call *c, uint64_t round);
-/** Like comm_tcp_move(), but on errors like hosts_await_all(). */
+/** Like comm_tcp_start() and comm_tcp_finish(), but on errors like hosts_await_all(). */
+int hosts_start(const struct hosts_call *c, const struct comm_tcp_part *parts);
+int hosts_finish(const struct hosts_call *c);
+/** Start a move, and finish it; no other is in flight. */
 int hosts_move(const struct hosts_call *c, const struct comm_tcp_part *parts);
 /** Describe the result of a wait in the connections, and tell the others. `who`: an instance of the
  * job. Returns `r` or another -errno, with a message. */

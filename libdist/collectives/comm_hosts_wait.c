@@ -128,10 +128,25 @@ int hosts_await_all(const struct hosts_call *c, uint64_t round)
     return 0;
 }
 
-int hosts_move(const struct hosts_call *c, const struct comm_tcp_part *parts)
+int hosts_start(const struct hosts_call *c, const struct comm_tcp_part *parts)
 {
     uint32_t who = 0;
-    int r = comm_tcp_move(parts, c->deadline_ns, &who);
+    int r = comm_tcp_start(parts, &who);
 
     return r < 0 ? hosts_explain(c, r, who) : 0;
+}
+
+int hosts_finish(const struct hosts_call *c)
+{
+    uint32_t who = 0;
+    int r = comm_tcp_finish(c->deadline_ns, &who);
+
+    return r < 0 ? hosts_explain(c, r, who) : 0;
+}
+
+int hosts_move(const struct hosts_call *c, const struct comm_tcp_part *parts)
+{
+    int r = hosts_start(c, parts);
+
+    return r < 0 ? r : hosts_finish(c);
 }

@@ -7,7 +7,10 @@
  *     copy out  every instance copies from the result areas
  *
  * Between two phases, each waits for all instances of its host. So an input area is not written
- * while others read it, and a result area is not written before all have read the last piece. */
+ * while others read it, and a result area is not written before all have read the last piece.
+ *
+ * An allreduce has two moves between hosts for each piece. In order to keep the network busy, it
+ * has three pieces in progress (do_step()), which use the two halves of the areas in turn. */
 #include "config.h"
 
 #include <assert.h>
@@ -19,7 +22,13 @@
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_hosts.h"
 
-enum { BLOCK = 2048 /* elements that are widened at once */ };
+enum {
+    BLOCK = 2048,          /* elements that are widened at once */
+    HALF = HOSTS_AREA / 2, /* a piece of an allreduce */
+};
+
+/* The moves of piece k use phases.parts[kind + k % 2]. */
+enum { SUBTREES, RUNS = 2 };
 
 #define W hosts_world
 
@@ -28,12 +37,14 @@ struct byte_run {
 };
 
 static struct {
-    struct comm_tcp_part *parts;       /* [hosts] */
+    struct comm_tcp_part *parts;       /* [COMM_TCP_MOVES][hosts] */
     struct byte_run *runs;             /* [hosts] */
-    unsigned char *sent, *received;    /* data of subtrees or exchanges */
+    unsigned char *sent[2];            /* data of subtrees or exchanges */
+    unsigned char *received[2];        /* data of subtrees */
     unsigned char *subtrees, *widened; /* [subtrees][room]; [most][BLOCK] float32 */
     const void **inputs;               /* [most] */
     size_t room;                       /* for our data of a subtree */
+    size_t base;                       /* where the piece begins in the areas */
 } phases;
 
 /* Part i of n equal ones, cut at lines. */
@@ -75,17 +86,29 @@ int phases_open(void)
     size_t own = part_bytes(W.instances) * W.count / W.channels;
 
     phases.room = 2 * (max_u64(own, HOSTS_AREA / W.channels / W.hosts) + HOSTS_LINE * 4);
-    phases.parts = calloc(W.hosts, sizeof(*phases.parts));
+    phases.parts = calloc((size_t)COMM_TCP_MOVES * W.hosts, sizeof(*phases.parts));
     phases.runs = calloc(W.hosts, sizeof(*phases.runs));
     phases.inputs = calloc(W.most, sizeof(*phases.inputs));
     phases.widened = calloc(W.most, BLOCK * sizeof(float));
-    phases.sent = malloc(2 * slices * own_subtrees());
-    phases.received = malloc(phases.room * W.tree.count);
+    for (unsigned i = 0; i < 2; i++) {
+        phases.sent[i] = malloc(2 * slices * own_subtrees());
+        phases.received[i] = malloc(phases.room * W.tree.count);
+    }
     phases.subtrees = malloc(phases.room * W.tree.count);
-    return phases.parts && phases.runs && phases.inputs && phases.widened && phases.sent &&
-                   phases.received && phases.subtrees
+    return phases.parts && phases.runs && phases.inputs && phases.widened && phases.sent[0] &&
+                   phases.sent[1] && phases.received[0] && phases.received[1] && phases.subtrees
                ? 0
                : -ENOMEM;
+}
+
+static struct comm_tcp_part *parts_of(unsigned kind, uint64_t piece)
+{
+    return phases.parts + (kind + piece % 2) * W.hosts;
+}
+
+static unsigned char *input_at(uint32_t local, size_t at)
+{
+    return hosts_input(local) + phases.base + at;
 }
 
 static void clear_parts(void)
@@ -154,11 +177,11 @@ static void make_subtree(const struct reducing *d, const struct comm_subtree *t,
     const struct combine_inputs node = {.from = phases.inputs, .inputs = leaves};
 
     if (leaves == 1) {
-        memcpy(to, hosts_input(base) + run.at, run.bytes);
+        memcpy(to, input_at(base, run.at), run.bytes);
         return;
     }
     for (uint32_t i = 0; i < leaves; i++)
-        phases.inputs[i] = hosts_input(base + i) + run.at;
+        phases.inputs[i] = input_at(base + i, run.at);
     if (!d->wide) {
         combine_node(to, &node, count, d->x->type, d->x->op);
         return;
@@ -169,58 +192,69 @@ static void make_subtree(const struct reducing *d, const struct comm_subtree *t,
         for (uint32_t i = 0; i < leaves; i++) {
             unsigned char *wide = phases.widened + i * BLOCK * sizeof(float);
 
-            combine_widen(wide, hosts_input(base + i) + run.at + at * d->size, n, d->x->type);
+            combine_widen(wide, input_at(base + i, run.at + at * d->size), n, d->x->type);
             phases.inputs[i] = wide;
         }
         combine_node(to + at * sizeof(float), &node, n, PLENUM_FLOAT32, PLENUM_SUM);
     }
 }
 
-/* Send our subtrees' data of each host's run to that host, and receive that of our run. */
-static int exchange_subtrees(const struct reducing *d)
+/* Begin to send our subtrees' data of each host's run to that host, and to receive that of our
+ * run. */
+static int start_subtrees(const struct reducing *d, uint64_t piece)
 {
-    unsigned char *to = phases.sent, *from = phases.received;
+    unsigned char *to = phases.sent[piece % 2], *from = phases.received[piece % 2];
 
-    clear_parts();
-    for (uint32_t g = 0; g < W.hosts; g++)
-        phases.parts[g] = (struct comm_tcp_part){.send = to, .recv = from};
     for (uint32_t g = 0; g < W.hosts; g++) {
-        struct comm_tcp_part *part = &phases.parts[g];
+        struct comm_tcp_part *part = &parts_of(SUBTREES, piece)[g];
 
-        part->send = to;
-        part->recv = from;
+        *part = (struct comm_tcp_part){.send = to, .recv = from};
         for (uint32_t k = 0; k < W.tree.count && g != W.host; k++) {
-            struct comm_subtree *t = &W.tree.subtrees[k];
+            const struct comm_subtree *t = &W.tree.subtrees[k];
 
             if (t->host == W.host) {
                 make_subtree(d, t, phases.runs[g], to);
                 to += data_bytes(d, t, phases.runs[g].bytes);
             } else if (t->host == g) {
-                t->data = from;
                 from += data_bytes(d, t, phases.runs[W.host].bytes);
             }
         }
         part->sent = (size_t)(to - (const unsigned char *)part->send);
         part->received = (size_t)(from - (const unsigned char *)part->recv);
     }
-    return hosts_move(&d->call, phases.parts);
+    return hosts_start(&d->call, parts_of(SUBTREES, piece));
 }
 
-/* Reduce our host's run to `to`. All hosts do this for all runs. */
-static int reduce_run(const struct reducing *d, unsigned char *to)
+/* Find the other hosts' subtrees in what start_subtrees() has received. */
+static void find_received(const struct reducing *d, uint64_t piece)
+{
+    unsigned char *from = phases.received[piece % 2];
+
+    for (uint32_t g = 0; g < W.hosts; g++)
+        for (uint32_t k = 0; k < W.tree.count && g != W.host; k++)
+            if (W.tree.subtrees[k].host == g) {
+                W.tree.subtrees[k].data = from;
+                from += data_bytes(d, &W.tree.subtrees[k], phases.runs[W.host].bytes);
+            }
+}
+
+/* Reduce our host's run to `to`, once the subtrees have been received. All hosts do this for all
+ * runs. */
+static void reduce_run(const struct reducing *d, uint64_t piece, unsigned char *to)
 {
     const struct byte_run own = phases.runs[W.host];
-    int r = exchange_subtrees(d);
+    const unsigned char *all;
 
-    if (r < 0 || own.bytes == 0)
-        return r;
+    if (own.bytes == 0)
+        return;
+    find_received(d, piece);
     for (uint32_t k = 0; k < W.tree.count; k++) {
         struct comm_subtree *t = &W.tree.subtrees[k];
         unsigned char *room = phases.subtrees + k * phases.room, *raw = t->data;
         bool leaf = t->last - t->first == 1;
 
         if (t->host == W.host) {
-            raw = d->wide && leaf ? hosts_input(t->first - W.first[W.host]) + own.at : room;
+            raw = d->wide && leaf ? input_at(t->first - W.first[W.host], own.at) : room;
             if (raw == room)
                 make_subtree(d, t, own, room);
         }
@@ -230,37 +264,11 @@ static int reduce_run(const struct reducing *d, unsigned char *to)
             t->data = room;
         }
     }
-    {
-        const unsigned char *all =
-            comm_tree_finish(&W.tree, own.bytes / d->size, d->x->type, d->x->op);
-
-        if (d->wide)
-            combine_narrow(to, all, own.bytes / d->size, d->x->type);
-        else
-            memcpy(to, all, own.bytes);
-    }
-    return 0;
-}
-
-/* Reduce our slice of a piece, and gather the other hosts' runs of it. */
-static int reduce_slice(const struct reducing *d, size_t bytes)
-{
-    struct byte_run slice = cut(bytes, W.local, W.channels);
-    unsigned char *result = hosts_result(W.local);
-    int r;
-
-    for (uint32_t g = 0; g < W.hosts; g++) {
-        phases.runs[g] = cut(slice.bytes, g, W.hosts);
-        phases.runs[g].at += slice.at;
-    }
-    r = reduce_run(d, result + phases.runs[W.host].at);
-    if (r < 0)
-        return r;
-    for (uint32_t g = 0; g < W.hosts; g++)
-        phases.parts[g] =
-            (struct comm_tcp_part){result + phases.runs[W.host].at, phases.runs[W.host].bytes,
-                                   result + phases.runs[g].at, phases.runs[g].bytes};
-    return hosts_move(&d->call, phases.parts);
+    all = comm_tree_finish(&W.tree, own.bytes / d->size, d->x->type, d->x->op);
+    if (d->wide)
+        combine_narrow(to, all, own.bytes / d->size, d->x->type);
+    else
+        memcpy(to, all, own.bytes);
 }
 
 /* The second phase of piece k: only for instances with a channel. */
@@ -288,35 +296,134 @@ static uint64_t begin_pieces(size_t bytes, size_t piece)
     return count;
 }
 
-int phases_allreduce(const struct comm_reduction *x, struct plenum_error *err)
+/* ---- allreduce ---- */
+
+/* An allreduce in progress. */
+struct pipeline {
+    struct reducing d;
+    size_t bytes;
+    uint64_t count; /* of pieces */
+    uint64_t round; /* the last one that we entered */
+};
+
+static size_t piece_bytes(const struct pipeline *p, uint64_t piece)
 {
-    const struct reducing d = begin_reducing("allreduce", x, err);
-    const size_t bytes = x->count * d.size;
-    const uint64_t count = begin_pieces(bytes, HOSTS_AREA);
+    return min_u64(HALF, p->bytes - piece * HALF);
+}
+
+static int pass_round(struct pipeline *p)
+{
+    meeting_enter(W.meeting);
+    return hosts_await_all(&p->d.call, ++p->round);
+}
+
+/* Find our slice of a piece, and each host's run of that. */
+static void select_piece(const struct pipeline *p, uint64_t piece)
+{
+    struct byte_run slice = cut(piece_bytes(p, piece), W.local, W.channels);
+
+    phases.base = piece % 2 * HALF;
+    for (uint32_t g = 0; g < W.hosts; g++) {
+        phases.runs[g] = cut(slice.bytes, g, W.hosts);
+        phases.runs[g].at += slice.at;
+    }
+}
+
+/* Reduce our run of a piece whose subtrees are in flight, and begin to gather the other hosts'
+ * runs. */
+static int reduce_piece(const struct pipeline *p, uint64_t piece)
+{
+    struct comm_tcp_part *parts = parts_of(RUNS, piece);
+    unsigned char *result;
+    int r = hosts_finish(&p->d.call);
+
+    if (r < 0)
+        return r;
+    select_piece(p, piece);
+    result = hosts_result(W.local) + phases.base;
+    reduce_run(&p->d, piece, result + phases.runs[W.host].at);
+    for (uint32_t g = 0; g < W.hosts; g++)
+        parts[g] =
+            (struct comm_tcp_part){result + phases.runs[W.host].at, phases.runs[W.host].bytes,
+                                   result + phases.runs[g].at, phases.runs[g].bytes};
+    return hosts_start(&p->d.call, parts);
+}
+
+/* Begin the moves of piece s, continue those of s-1, and finish those of s-2. */
+static int move_pieces(const struct pipeline *p, uint64_t s)
+{
     int r = 0;
 
-    for (uint64_t k = 0; k < count && r == 0; k++) {
-        size_t at = k * HOSTS_AREA, n = min_u64(HOSTS_AREA, bytes - at);
+    if (s < p->count) {
+        select_piece(p, s);
+        r = start_subtrees(&p->d, s);
+    }
+    if (r == 0 && s >= 1 && s - 1 < p->count)
+        r = reduce_piece(p, s - 1);
+    if (r == 0 && s >= 2)
+        r = hosts_finish(&p->d.call);
+    return r;
+}
 
-        memcpy(hosts_input(W.local), x->send + at, n);
-        BETWEEN(&d.call, k, r, reduce_slice(&d, n));
-        r = begin_copying_out(&d.call, k, r);
-        if (r == 0)
-            copy_out(0, n, (struct byte_run){0, n}, x->recv + at);
+/* Copy piece s in, and piece s-2 out. Our host's instances meet twice in each step: between copying
+ * in and moving, which also separates the results of s-1 from copying out s-3 in the same half; and
+ * between moving and copying out, which separates reading the input of s-1 from copying in s+1.
+ * With fewer than three pieces, no half is used twice. */
+static int do_step(struct pipeline *p, uint64_t s)
+{
+    const bool reused = p->count > 2;
+    int r = 0;
+
+    if (s < p->count)
+        memcpy(hosts_input(W.local) + s % 2 * HALF, p->d.x->send + s * HALF, piece_bytes(p, s));
+    if (s < p->count || (s == p->count && reused))
+        r = pass_round(p);
+    if (r == 0 && has_channel())
+        r = move_pieces(p, s);
+    if (r == 0 && (s >= 2 || (s == 1 && reused)))
+        r = pass_round(p);
+    if (r == 0 && s >= 2) {
+        size_t n = piece_bytes(p, s - 2);
+
+        copy_out(s % 2 * HALF, n, (struct byte_run){0, n}, p->d.x->recv + (s - 2) * HALF);
     }
     return r;
 }
+
+int phases_allreduce(const struct comm_reduction *x, struct plenum_error *err)
+{
+    struct pipeline p = {.d = begin_reducing("allreduce", x, err)};
+    int r = 0;
+
+    p.bytes = x->count * p.d.size;
+    p.count = (p.bytes + HALF - 1) / HALF;
+    if (p.count == 0)
+        return 0;
+    meeting_begin(W.meeting, 2 * p.count + (p.count > 2 ? 2 : 0));
+    for (uint64_t s = 0; s < p.count + 2 && r == 0; s++)
+        r = do_step(&p, s);
+    return r;
+}
+
+/* ---- reduce_scatter ---- */
 
 /* Reduce our slice of what the instances of each host want; `step`: bytes for each. */
 static int reduce_parts(const struct reducing *d, size_t step)
 {
     const size_t base = W.first[W.host] * step;
+    int r;
 
+    phases.base = 0;
     for (uint32_t g = 0; g < W.hosts; g++) {
         phases.runs[g] = cut(count_of(g) * step, W.local, W.channels);
         phases.runs[g].at += W.first[g] * step;
     }
-    return reduce_run(d, hosts_result(W.local) + (phases.runs[W.host].at - base));
+    r = start_subtrees(d, 0);
+    if (r == 0)
+        r = hosts_finish(&d->call);
+    if (r == 0)
+        reduce_run(d, 0, hosts_result(W.local) + (phases.runs[W.host].at - base));
+    return r;
 }
 
 int phases_reduce_scatter(const struct comm_reduction *x, struct plenum_error *err)
@@ -426,7 +533,7 @@ int phases_allgather(void *arg, const void *send, size_t bytes, void *recv, uint
  * what comes from earlier hosts. */
 static int exchange_slices(const struct hosts_call *c, size_t step)
 {
-    unsigned char *to = phases.sent;
+    unsigned char *to = phases.sent[0];
 
     for (uint32_t g = 0; g < W.hosts; g++) {
         struct byte_run ours = cut(W.count * count_of(g) * step, W.local, W.channels);

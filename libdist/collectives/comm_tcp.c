@@ -32,7 +32,16 @@ static struct {
     struct pollfd *fds;     /* [hosts] */
     struct tls *tls[2];     /* for those who connect, and to connect; NULL: not encrypted */
     uint64_t number;        /* of the collective */
+    /* Moves in flight: number m, from `finished` to `begun` - 1, at [m % COMM_TCP_MOVES]. */
+    const struct comm_tcp_part *moves[COMM_TCP_MOVES];
+    uint64_t begun, finished;
 } tcp;
+
+static const struct comm_tcp_part *part_of(uint64_t move, uint32_t host)
+{
+    assert(move >= tcp.finished && move < tcp.begun);
+    return &tcp.moves[move % COMM_TCP_MOVES][host];
+}
 
 static struct tcp_peer *peer_of(uint32_t host)
 {
@@ -46,6 +55,7 @@ bool comm_tcp_has_come(uint32_t host)
 
 void comm_tcp_begin(uint64_t number)
 {
+    assert(tcp.begun == tcp.finished);
     tcp.number = number;
 }
 
@@ -140,29 +150,10 @@ static int pull(struct tcp_peer *peer, const struct comm_tcp_part *part)
     return 0;
 }
 
-/* Continue the transfers with one peer. Returns 0 when both are complete, -EAGAIN, or -errno. */
-static int continue_part(struct tcp_peer *peer, const struct comm_tcp_part *part)
-{
-    int sent = frame_conn_flush(&peer->conn), r = pull(peer, part);
-
-    if (r < 0 && r != -EAGAIN)
-        return r;
-    if (sent == 0 || sent == -EAGAIN)
-        return sent < 0 ? sent : r;
-    while (!peer->framed && next_frame(peer) == 0 && !peer->gone_ns && !peer->ended) {
-        struct pollfd p = {.fd = peer->conn.fd, .events = POLLIN};
-
-        if (poll(&p, 1, TCP_LOOK_MS) <= 0)
-            break;
-    }
-    return -ECONNRESET; /* it may have said why */
-}
-
-static int start_part(struct tcp_peer *peer, const struct comm_tcp_part *part)
+static int queue_part(struct tcp_peer *peer, const struct comm_tcp_part *part)
 {
     size_t begin;
 
-    peer->got = 0;
     if (part->sent == 0)
         return 0;
     begin = frame_begin(&peer->conn.tx, TCP_DATA, 0);
@@ -173,8 +164,58 @@ static int start_part(struct tcp_peer *peer, const struct comm_tcp_part *part)
     return frame_conn_attach_bulk(&peer->conn, part->send, part->sent);
 }
 
+/* Send what the connection takes. Returns 0 when all moves are sent, -EAGAIN, or -errno. */
+static int send_moves(struct tcp_peer *peer, uint32_t host)
+{
+    for (;;) {
+        int r = frame_conn_flush(&peer->conn);
+
+        if (r < 0)
+            return r;
+        peer->sent = peer->queued;
+        if (peer->queued == tcp.begun)
+            return 0;
+        r = queue_part(peer, part_of(peer->queued, host));
+        if (r < 0)
+            return r;
+        peer->queued++;
+    }
+}
+
+/* Receive what has arrived. Returns 0 when all moves are received, -EAGAIN, or -errno. */
+static int receive_moves(struct tcp_peer *peer, uint32_t host)
+{
+    while (peer->arrived < tcp.begun) {
+        int r = pull(peer, part_of(peer->arrived, host));
+
+        if (r < 0)
+            return r;
+        peer->arrived++;
+        peer->got = 0;
+    }
+    return 0;
+}
+
+/* Continue the moves with one peer. Returns 0 when the oldest is complete, -EAGAIN, or -errno. */
+static int continue_peer(struct tcp_peer *peer, uint32_t host)
+{
+    int sent = send_moves(peer, host), r = receive_moves(peer, host);
+
+    if ((r < 0 && r != -EAGAIN) || sent == -ENOMEM)
+        return sent == -ENOMEM ? sent : r;
+    if (sent == 0 || sent == -EAGAIN)
+        return peer->sent > tcp.finished && peer->arrived > tcp.finished ? 0 : -EAGAIN;
+    while (!peer->framed && next_frame(peer) == 0 && !peer->gone_ns && !peer->ended) {
+        struct pollfd p = {.fd = peer->conn.fd, .events = POLLIN};
+
+        if (poll(&p, 1, TCP_LOOK_MS) <= 0)
+            break;
+    }
+    return -ECONNRESET; /* it may have said why */
+}
+
 /* Wait until a connection can be used. */
-static void wait_for_any(const struct comm_tcp_part *parts, uint64_t deadline_ns)
+static void wait_for_any(uint64_t deadline_ns)
 {
     uint64_t now = time_now_ns(), ms = TCP_LOOK_MS;
 
@@ -187,9 +228,9 @@ static void wait_for_any(const struct comm_tcp_part *parts, uint64_t deadline_ns
         tcp.fds[i] = (struct pollfd){.fd = -1};
         if (!peer)
             continue;
-        if (peer->got < parts[i].received)
+        if (peer->arrived < tcp.begun)
             events |= POLLIN;
-        if (peer->got < parts[i].received && frame_conn_has_read(&peer->conn))
+        if (peer->arrived < tcp.begun && frame_conn_has_read(&peer->conn))
             ms = 0;
         if (frame_conn_wants_write(&peer->conn))
             events |= POLLOUT;
@@ -215,14 +256,15 @@ static void find_first_cause(uint32_t *who)
     }
 }
 
-/* Continue with all. Returns 0, -EAGAIN, or -errno with the peer's instance. */
-static int continue_all(const struct comm_tcp_part *parts, uint32_t *who)
+/* Continue with all. Returns 0 when the oldest move is complete, -EAGAIN, or -errno with the peer's
+ * instance. */
+static int continue_all(uint32_t *who)
 {
     int ret = 0;
 
     for (uint32_t i = 0; i < tcp.world.hosts; i++) {
         struct tcp_peer *peer = peer_of(i);
-        int r = peer ? continue_part(peer, &parts[i]) : 0;
+        int r = peer ? continue_peer(peer, i) : 0;
 
         if (r == -EAGAIN)
             ret = r;
@@ -236,21 +278,26 @@ static int continue_all(const struct comm_tcp_part *parts, uint32_t *who)
     return ret;
 }
 
-int comm_tcp_move(const struct comm_tcp_part *parts, uint64_t deadline_ns, uint32_t *who)
+int comm_tcp_start(const struct comm_tcp_part *parts, uint32_t *who)
+{
+    int r;
+
+    assert(tcp.begun - tcp.finished < COMM_TCP_MOVES);
+    tcp.moves[tcp.begun++ % COMM_TCP_MOVES] = parts;
+    r = continue_all(who);
+    return r == -EAGAIN ? 0 : r;
+}
+
+int comm_tcp_finish(uint64_t deadline_ns, uint32_t *who)
 {
     uint64_t look_ns = time_now_ns() + TCP_LOOK_MS * NS_PER_MS;
     int r;
 
-    for (uint32_t i = 0; i < tcp.world.hosts; i++) {
-        *who = tcp.world.peers[i];
-        r = peer_of(i) ? start_part(peer_of(i), &parts[i]) : 0;
-        if (r < 0)
-            return r;
-    }
-    while ((r = continue_all(parts, who)) == -EAGAIN) {
+    assert(tcp.begun > tcp.finished);
+    while ((r = continue_all(who)) == -EAGAIN) {
         uint64_t now;
 
-        wait_for_any(parts, deadline_ns);
+        wait_for_any(deadline_ns);
         now = time_now_ns();
         if (deadline_ns && now >= deadline_ns)
             return -ETIMEDOUT;
@@ -260,6 +307,7 @@ int comm_tcp_move(const struct comm_tcp_part *parts, uint64_t deadline_ns, uint3
         if (tcp.world.look(who))
             return -ECANCELED;
     }
+    tcp.finished += r == 0;
     return r;
 }
 

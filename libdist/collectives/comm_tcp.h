@@ -9,6 +9,8 @@
 
 #include <plenum/error.h>
 
+enum { COMM_TCP_MOVES = 4 /* in flight at once, at most */ };
+
 /** Whom to connect with. */
 struct comm_tcp_world {
     uint32_t instances;    /* of the job */
@@ -44,15 +46,25 @@ bool comm_tcp_has_come(uint32_t host);
 void comm_tcp_begin(uint64_t number);
 
 /**
- * Send to each host's instance, and receive from each, all at once. Both sides know how many bytes
- * there are.
+ * Begin to send to each host's instance, and to receive from each, all at once, and do not wait.
+ * Both sides know how many bytes there are.
  *
- * @param parts  [hosts]; ours is ignored
+ * Several such moves can be in flight. They finish in the order in which they began, which is the
+ * same in all instances.
+ *
+ * @param parts  [hosts]; ours is ignored. Borrowed, with the data, until the move has finished
+ *
+ * Errors: those of comm_tcp_finish() except -ETIMEDOUT.
+ */
+int comm_tcp_start(const struct comm_tcp_part *parts, uint32_t *who);
+
+/**
+ * Wait until the oldest move has finished, and continue the others meanwhile.
  *
  * Returns 0; -ETIMEDOUT; or -ECANCELED, with `*who` set: an instance has ended; -EPROTO: instance
  * `*who` has sent other data than it must; or another -errno of its connection.
  */
-int comm_tcp_move(const struct comm_tcp_part *parts, uint64_t deadline_ns, uint32_t *who);
+int comm_tcp_finish(uint64_t deadline_ns, uint32_t *who);
 
 /** Has an instance ended that has not reached this collective? Reads what has arrived. */
 bool comm_tcp_look(uint32_t *who);

@@ -29,7 +29,9 @@ struct tcp_peer {
     uint64_t reached;
     uint32_t culprit; /* 1 + the instance that had ended; 0: none */
     uint64_t gone_ns; /* when the connection ended; 0: it has not */
-    size_t got;       /* bytes received in this move */
+    /* Moves whose data was queued, sent, and received; and bytes received of the next one. */
+    uint64_t queued, sent, arrived;
+    size_t got;
 };
 
 struct tls;

@@ -57,7 +57,7 @@ static const struct option_def defs[] = {
     {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
      .help = "first position in the epoch (default 0)"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
-     .help = "draw masks, boxes and key points, and print other fields below: "
+     .help = "draw masks, instances, boxes and key points, and print other fields: "
              "NAME:SOURCE:KIND, ..."},
 };
 
@@ -72,7 +72,7 @@ static const struct options_program program = {
 
 /* A rendered sample. */
 struct cell {
-    uint8_t *pixels; /* [render_bytes()], with masks, boxes and key points drawn; NULL on a page */
+    uint8_t *pixels; /* [render_bytes()], with some fields drawn; NULL on a page */
     char *words;     /* lines below its label, each ended by a newline; or its part of a page */
     struct render_result result;
     bool failed;
@@ -208,9 +208,11 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
                 preview_mask(&image, value, shape->room);
             else if (shape->type == PLENUM_FIELD_KEYPOINTS)
                 preview_keypoints(&image, shape, value);
+            else if (shape->type == PLENUM_FIELD_INSTANCES)
+                preview_instances(&image, value);
             else
                 preview_boxes(&image, s->stream->dataset, value);
-            value += shape->mask ? count * shape->room : shape->room;
+            value += field_image_bytes(shape, count);
         }
         pixels = image.pixels;
     }
@@ -225,14 +227,16 @@ static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
     char text[WORDS_MAX];
 
     for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->shape[i].mask)
+        if (preview_is_area(&fields->shape[i]))
             draw_field(s, &fields->shape[i], cell->pixels, target->field[i]);
     for (uint32_t i = 0; i < fields->count; i++) {
         const struct field_shape shape = render_field_shape(&s->stream->spec, i);
 
+        if (preview_is_area(&shape))
+            continue;
         if (field_is_of_image(&shape))
             draw_field(s, &shape, cell->pixels, target->field[i]);
-        else if (!shape.mask)
+        else
             add_lines(s, words,
                       preview_value(fields->spec[i].name, &shape, target->field[i], lengths[i],
                                     text, sizeof(text)),

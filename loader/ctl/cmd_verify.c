@@ -18,6 +18,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -330,6 +331,73 @@ static int check_keypoints(const struct image_info *info, const uint8_t *bytes, 
     return r;
 }
 
+/* Check that an encoded mask has the size of its picture, stored or after EXIF orientation. */
+static int check_encoded(const struct image_info *info, const struct field_outline *head,
+                         struct plenum_error *err)
+{
+    bool turned = info->orientation > 4 && head->height == info->width;
+
+    if (head->height == (turned ? info->width : info->height) &&
+        head->width == (turned ? info->height : info->width))
+        return 0;
+    return error_set(
+        err, -EBADMSG,
+        "the mask of the object with the id %lld has %u x %u pixels, but its image has "
+        "%u x %u",
+        (long long)head->box.id, head->height, head->width, info->height, info->width);
+}
+
+/* Check that a polygon lies within its picture, except for rounding. */
+static int check_polygon(const struct image_info *info, const struct field_outline *head,
+                         const uint8_t *points, uint32_t count, struct plenum_error *err)
+{
+    bool turns = info->orientation > 4; /* if the pipeline contains "exif" */
+    float width = (float)info->width, height = (float)info->height, most = 0, at[2];
+
+    if (turns)
+        width = height = width > height ? width : height;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(at, points + i * sizeof(at), sizeof(at));
+        if (at[0] < -1 || at[1] < -1 || at[0] > width + 1 || at[1] > height + 1)
+            return error_set(err, -EBADMSG,
+                             "the outline of the object with the id %lld has the point %g, %g, "
+                             "outside its picture of %u x %u",
+                             (long long)head->box.id, (double)at[0], (double)at[1], info->width,
+                             info->height);
+        most = fmaxf(most, fmaxf(at[0], at[1]));
+    }
+    if (most <= 1)
+        return error_set(err, -EBADMSG,
+                         "a polygon of the object with the id %lld lies in its picture's first "
+                         "pixel: polygons must be in pixels, not in fractions of the sides",
+                         (long long)head->box.id);
+    return 0;
+}
+
+static int check_instances(const struct image_info *info, const uint8_t *bytes, size_t len,
+                           struct plenum_error *err)
+{
+    const uint8_t *end = bytes + len;
+    int r = 0;
+
+    while (bytes < end && r == 0) {
+        struct field_outline head;
+
+        memcpy(&head, bytes, sizeof(head));
+        bytes += sizeof(head);
+        if (head.polygons == 0) {
+            r = check_encoded(info, &head, err);
+            bytes += head.numbers * sizeof(uint32_t);
+        }
+        for (uint32_t i = 0, count; i < head.polygons && r == 0; i++) {
+            memcpy(&count, bytes, sizeof(count));
+            r = check_polygon(info, &head, bytes + sizeof(count), count, err);
+            bytes += sizeof(count) + count * 2 * sizeof(float);
+        }
+    }
+    return r;
+}
+
 /* Check the fields of a sample whose image is good; `info` is NULL if it has no image. */
 static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
                         const struct image_info *info)
@@ -359,6 +427,8 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
             r = check_boxes(info, bytes, lengths[i], &err);
         else if (shape->type == PLENUM_FIELD_KEYPOINTS)
             r = check_keypoints(info, bytes, lengths[i], &err);
+        else if (shape->type == PLENUM_FIELD_INSTANCES)
+            r = check_instances(info, bytes, lengths[i], &err);
         if (r < 0)
             (void)error_prefix(&err, r, "field '%s' ('%s')", fields->spec[i].name,
                                fields->spec[i].source);

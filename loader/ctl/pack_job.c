@@ -407,7 +407,7 @@ static void add_member(void *arg, const char *key, const void *value, size_t len
 }
 
 /* Copy the annotations of a sample of a detection data set. If they are malformed, the packed
- * sample has none either, and so is as bad. */
+ * sample has none, and so is as bad. */
 static int copy_objects(const struct pack_job *job, uint32_t sample, char **ret,
                         struct plenum_error *err)
 {

@@ -46,17 +46,36 @@ uint32_t preview_number(const uint8_t *mask, uint32_t item, size_t pixel)
     return item == 1 ? mask[pixel] : mask[pixel * 2] | (uint32_t)mask[pixel * 2 + 1] << 8;
 }
 
+static void tint(uint8_t *pixel, uint32_t colour)
+{
+    for (unsigned c = 0; c < 3; c++)
+        pixel[c] = (uint8_t)((pixel[c] + (colour >> (8 * (2 - c)) & 0xff) + 1) / 2);
+}
+
 void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item)
 {
     size_t count = (size_t)image->width * image->height;
 
     for (size_t i = 0; i < count; i++) {
-        uint8_t *p = image->pixels + i * 3;
         uint32_t number = preview_number(mask, item, i);
-        uint32_t colour = preview_colour(number);
 
-        for (unsigned c = 0; c < 3 && number > 0; c++)
-            p[c] = (uint8_t)((p[c] + (colour >> (8 * (2 - c)) & 0xff) + 1) / 2);
+        if (number > 0)
+            tint(image->pixels + i * 3, preview_colour(number));
+    }
+}
+
+void preview_instances(const struct canvas *image, const uint8_t *instances)
+{
+    size_t count = (size_t)image->width * image->height;
+    const uint8_t *bits = instances + sizeof(struct plenum_instances);
+    struct plenum_instances head;
+
+    memcpy(&head, instances, sizeof(head));
+    for (uint64_t i = 1; i <= head.count; i++, bits += field_bits_bytes(count)) {
+        bits += sizeof(struct plenum_instance);
+        for (size_t k = 0; k < count; k++)
+            if (bits[k / 8] >> k % 8 & 1)
+                tint(image->pixels + k * 3, preview_colour(i));
     }
 }
 

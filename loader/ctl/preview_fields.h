@@ -35,6 +35,16 @@ void preview_boxes(const struct canvas *image, const struct dataset *dataset, co
 void preview_keypoints(const struct canvas *image, const struct field_shape *shape,
                        const uint8_t *poses);
 
+/** Returns whether a field is drawn as coloured pixels: a mask or instances. */
+static inline bool preview_is_area(const struct field_shape *shape)
+{
+    return shape->mask || shape->type == PLENUM_FIELD_INSTANCES;
+}
+
+/** Tint the pixels of each object of an unaligned struct plenum_instances with the colour of its
+ * number in the image, from 1. Bits of pixels follow each object. */
+void preview_instances(const struct canvas *image, const uint8_t *instances);
+
 /** Format "NAME: value" into `ret`, for a field that is not drawn. Long arrays and
  * bytes show their shape. The text is truncated to `size`. */
 char *preview_value(const char *name, const struct field_shape *shape, const uint8_t *value,

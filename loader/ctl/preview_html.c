@@ -24,7 +24,7 @@
 
 enum {
     SMALL_BELOW = 128, /* narrower samples are shown larger, so that captions fit below */
-    MAP_SIDE = 96,     /* pixels of the drawing that shows where a crop lies */
+    MAP_SIDE = 64,     /* pixels of the drawing that shows where a crop lies */
     TEXT_SIDE = 12,    /* pixels of letters */
     SEAM = 2,          /* pixels between the images of a view, as in the style */
     POINT_RADIUS = 3,  /* pixels */
@@ -52,7 +52,7 @@ static const char style[] =
     ".grey, .failed { color: #707070; font-size: 12px; }\n"
     ".field { font-size: 12px; max-height: 9em; overflow: auto; unicode-bidi: isolate; }\n"
     ".view { display: flex; gap: 2px; margin-bottom: 2px; }\n"
-    ".image { position: relative; flex: none; }\n"
+    ".image { position: relative; flex: none; background: #ddd; }\n"
     ".image > * { position: absolute; top: 0; left: 0; width: 100%; height: 100%; }\n"
     ".image img { image-rendering: pixelated; }\n"
     ".image .mask { opacity: 0.5; }\n"
@@ -67,7 +67,8 @@ static const char style[] =
     " width: max-content; max-width: 24em; padding: 6px 8px; background: #fff;"
     " border: 1px solid #999; box-sizing: border-box; font-size: 12px; }\n"
     "figure:hover .draws, figure:focus .draws { display: block; }\n"
-    ".draws svg { display: block; margin: 2px; overflow: visible; }\n"
+    ".draws div { display: flex; gap: 8px; align-items: center; }\n"
+    ".draws svg { flex: none; margin: 2px; overflow: visible; }\n"
     ".map rect { fill: #ddd; }\n"
     ".map .crop { fill: #06c4; stroke: #06c; }\n"
     "#masks:not(:checked) ~ main .mask, #boxes:not(:checked) ~ main .boxes,"
@@ -121,7 +122,7 @@ static void put_switches(FILE *page, const struct fields *fields)
     bool masks = false, boxes = false, points = false;
 
     for (uint32_t i = 0; i < fields->count; i++) {
-        masks = masks || fields->shape[i].mask;
+        masks = masks || preview_is_area(&fields->shape[i]);
         boxes = boxes || fields->shape[i].type == PLENUM_FIELD_BOXES;
         points = points || fields->shape[i].type == PLENUM_FIELD_KEYPOINTS;
     }
@@ -163,12 +164,21 @@ void preview_html_begin(FILE *page, const struct ctl_stream *stream, uint64_t ep
 /* Returns the image's value of a field that is not the same for all images. */
 static const uint8_t *value_of(const struct shown_image *image, uint32_t i)
 {
-    const struct preview_sample *sample = image->sample;
-    const struct field_shape shape = render_field_shape(&sample->stream->spec, i);
-    size_t before = shape.mask ? image->before : image->number;
+    const struct render_spec *spec = &image->sample->stream->spec;
+    const struct field_shape shape = render_field_shape(spec, i);
+    const uint8_t *at = image->sample->target->field[i];
+    uint32_t before = image->number;
 
     assert(shape.mask || field_is_of_image(&shape));
-    return sample->target->field[i] + before * shape.room;
+    for (uint32_t k = 0; before > 0; k++) {
+        const struct view *view = &spec->views.view[k];
+        uint32_t count = view->count < before ? view->count : before;
+
+        at += count *
+              field_image_bytes(&shape, (uint64_t)view->pipeline.width * view->pipeline.height);
+        before -= count;
+    }
+    return at;
 }
 
 static int put_picture(FILE *page, const struct shown_image *image)
@@ -192,24 +202,45 @@ static int put_picture(FILE *page, const struct shown_image *image)
     return 0;
 }
 
-/* Write a mask as an image that is transparent where the mask is 0. */
+static void set_pixel(uint8_t *pixel, uint32_t number)
+{
+    uint32_t colour = preview_colour(number);
+
+    for (unsigned c = 0; c < 3; c++)
+        pixel[c] = (uint8_t)(colour >> (8 * (2 - c)));
+    pixel[3] = number > 0 ? 255 : 0;
+}
+
+/* Colour the pixels of each object with its number, from 1. */
+static void set_instances(uint8_t *pixels, size_t count, const uint8_t *instances)
+{
+    const uint8_t *bits = instances + sizeof(struct plenum_instances);
+    struct plenum_instances head;
+
+    memcpy(&head, instances, sizeof(head));
+    for (uint64_t i = 1; i <= head.count; i++, bits += field_bits_bytes(count)) {
+        bits += sizeof(struct plenum_instance);
+        for (size_t k = 0; k < count; k++)
+            if (bits[k / 8] >> k % 8 & 1)
+                set_pixel(pixels + 4 * k, (uint32_t)i);
+    }
+}
+
+/* Write a mask, or those of instances, as an image that is transparent where they are 0. */
 static int put_mask(FILE *page, const struct shown_image *image, uint32_t i)
 {
-    uint32_t item = dataset_get_fields(image->sample->stream->dataset)->shape[i].room;
+    const struct field_shape *shape = &dataset_get_fields(image->sample->stream->dataset)->shape[i];
     size_t count = (size_t)image->pipeline->width * image->pipeline->height, len;
-    const uint8_t *mask = value_of(image, i);
+    const uint8_t *value = value_of(image, i);
     uint8_t *pixels = calloc(count, 4), *bytes;
     int r;
 
     if (!pixels)
         return -ENOMEM;
-    for (size_t k = 0; k < count; k++) {
-        uint32_t number = preview_number(mask, item, k), colour = preview_colour(number);
-
-        for (unsigned c = 0; c < 3; c++)
-            pixels[4 * k + c] = (uint8_t)(colour >> (8 * (2 - c)));
-        pixels[4 * k + 3] = number > 0 ? 255 : 0;
-    }
+    if (shape->type == PLENUM_FIELD_INSTANCES)
+        set_instances(pixels, count, value);
+    for (size_t k = 0; k < count && shape->mask; k++)
+        set_pixel(pixels + 4 * k, preview_number(value, shape->room, k));
     r = encode_png(&(struct encode_options){.pixels = pixels,
                                             .width = image->pipeline->width,
                                             .height = image->pipeline->height,
@@ -321,7 +352,7 @@ static void put_drawing(FILE *page, const struct shown_image *image)
     for (uint32_t i = 0; i < fields->count; i++) {
         const struct field_shape shape = render_field_shape(&image->sample->stream->spec, i);
 
-        if (!field_is_of_image(&shape))
+        if (!field_is_of_image(&shape) || preview_is_area(&shape))
             continue;
         if (!begun)
             fprintf(page, "<svg viewBox=\"0 0 %u %u\" style=\"font-size: %.2fpx\">\n",
@@ -347,7 +378,7 @@ static int put_image(FILE *page, const struct shown_image *image)
     if (!image->sample->failure) {
         r = put_picture(page, image);
         for (uint32_t i = 0; i < fields->count && r == 0; i++)
-            if (fields->shape[i].mask)
+            if (preview_is_area(&fields->shape[i]))
                 r = put_mask(page, image, i);
         put_drawing(page, image);
     }
@@ -414,6 +445,7 @@ static int put_draws(FILE *page, const struct shown_image *image)
 
     draw.view = image->number;
     augment_describe(image->pipeline, &draw, words, sizeof(words));
+    fputs("<div>\n", page);
     if (width > 0 && height > 0)
         put_map(page, crop, width, height);
     fputs("<p>", page);
@@ -422,7 +454,7 @@ static int put_draws(FILE *page, const struct shown_image *image)
     fprintf(page, "crop %.1f, %.1f to %.1f, %.1f of %u x %u", (double)crop[0], (double)crop[1],
             (double)crop[2], (double)crop[3], width, height);
     put(page, "%s%s", words[0] ? "; " : "", words);
-    fputs("</p>\n", page);
+    fputs("</p>\n</div>\n", page);
     return 0;
 }
 

@@ -4,8 +4,9 @@
  *
  * The samples are the images of the file, in the order of their ids, as in torchvision's
  * CocoDetection. A sample's note is "ID WIDTH HEIGHT [OBJECTS]": its image id, the size that the
- * file gives (or 0), and JSON like that of fields of boxes, in which categories are classes. The
- * index is stale when the file has changed. */
+ * file gives (or 0), and JSON like that of fields of boxes, in which categories are classes. A
+ * second string, "AT LENGTH HASH;..." says where in the file the outline of each object is, because
+ * outlines may be too large for an index. The index is stale when the file has changed. */
 #include "config.h"
 
 #include <assert.h>
@@ -353,6 +354,23 @@ static int append(struct coco_note *n, const char *before, int64_t number, const
     return 0;
 }
 
+/* Write where the outlines of an image are, whose objects begin at `at`. */
+static int write_outlines(const struct coco_file *f, size_t image, size_t at, struct coco_note *n)
+{
+    int64_t id = f->images[image].id;
+    int r = 0;
+
+    n->len = 0;
+    for (; at < f->num_objects && f->objects[at].image == id && r == 0; at++) {
+        r = append(n, "", (int64_t)f->objects[at].outline, " ");
+        if (r == 0)
+            r = append(n, "", f->objects[at].outline_len, " ");
+        if (r == 0)
+            r = append(n, "", f->objects[at].outline_hash, ";");
+    }
+    return r;
+}
+
 /* Write the note of an image, whose objects begin at `*at`. */
 static int write_note(const struct coco_file *f, size_t image, size_t *at, const int32_t *classes,
                       struct coco_note *n)
@@ -415,18 +433,24 @@ out:
 static int add_samples(const struct coco_file *f, const struct annotated_pictures *p,
                        const int32_t *classes, struct index_builder *b, struct plenum_error *err)
 {
-    struct coco_note note = {.text = NULL};
+    struct coco_note note = {.text = NULL}, outlines = {.text = NULL};
     size_t at = 0;
     int r = 0;
 
     assert(p->count == f->num_images);
     for (size_t i = 0; i < p->count && r == 0; i++) {
-        r = write_note(f, i, &at, classes, &note);
+        r = write_outlines(f, i, at, &outlines);
+        if (r == 0)
+            r = write_note(f, i, &at, classes, &note);
         r = r < 0 ? error_set(err, r, "out of memory")
                   : annotated_add_sample(&p->all[i], note.text, b, err);
+        if (r == 0 &&
+            index_builder_add_name(b, outlines.text ? outlines.text : "", outlines.len) < 0)
+            r = error_set(err, -ENOMEM, "out of memory");
     }
     assert(r < 0 || at == f->num_objects);
     free(note.text);
+    free(outlines.text);
     return r;
 }
 
@@ -509,24 +533,123 @@ static void pick_crowds(const char *objects, char *ret)
     *at = '\0';
 }
 
+static const char outline_name[] = ",\"segmentation\":";
+
+/* Where an outline is in the file. */
+struct coco_outline {
+    uint64_t at;
+    uint32_t len, hash;
+};
+
+/* Parse "AT LENGTH HASH;", and move `*text` behind it. Returns false at the end. */
+static bool next_outline(const char **text, struct coco_outline *ret)
+{
+    char *end;
+
+    if (!**text)
+        return false;
+    ret->at = strtoull(*text, &end, 10);
+    ret->len = (uint32_t)strtoul(end, &end, 10);
+    ret->hash = (uint32_t)strtoul(end, &end, 10);
+    *text = end + (*end == ';');
+    return true;
+}
+
+/* Read an outline, whose bytes must be those that the file had when it was indexed. */
+static int read_outline(const struct dataset *d, int fd, const struct coco_outline *outline,
+                        char *ret, struct plenum_error *err)
+{
+    const char *file = ((const struct coco_place *)d->state)->file;
+    int r = io_pread_all(fd, ret, outline->len, outline->at);
+
+    if (r < 0 && r != -ENODATA)
+        return error_set(err, r, "%s: %s", file, strerror(-r));
+    if (r < 0 || (uint32_t)XXH3_64bits(ret, outline->len) != outline->hash)
+        return error_set(err, -ESTALE, "%s has changed since the data set was indexed", file);
+    return 0;
+}
+
+/* Write the objects of a note with their outlines to `ret`, which has room for all. */
+static int insert_outlines(const struct dataset *d, const char *note, int fd, char *ret,
+                           struct plenum_error *err)
+{
+    const char *objects = objects_of(note), *outlines = note + strlen(note) + 1;
+    struct json_at rest = json_begin((struct json_at){objects, objects + strlen(objects)}), each;
+    struct coco_outline outline;
+    char *at = ret;
+    int r = 0;
+
+    *at++ = '[';
+    while (r == 0 && json_next(&rest, &each) && next_outline(&outlines, &outline)) {
+        size_t len = (size_t)(each.end - each.at) - 1; /* without the brace */
+
+        *at = ',';
+        at += at > ret + 1;
+        memcpy(at, each.at, len);
+        at += len;
+        if (outline.len > 0) {
+            at = stpcpy(at, outline_name);
+            r = read_outline(d, fd, &outline, at, err);
+            at += outline.len;
+        }
+        *at++ = '}';
+    }
+    memcpy(at, "]", 2);
+    return r;
+}
+
+/* Get the objects of a note with their outlines (malloc). */
+static int add_outlines(const struct dataset *d, const char *note, char **ret,
+                        struct plenum_error *err)
+{
+    const char *file = ((const struct coco_place *)d->state)->file, *outlines = note;
+    size_t room = strlen(note) + 4;
+    struct coco_outline outline;
+    int fd, r;
+
+    for (outlines += strlen(note) + 1; next_outline(&outlines, &outline);)
+        room += outline.len + strlen(outline_name) + 1;
+    if (room > FIELD_OUTLINES_MAX)
+        return error_set(err, -EBADMSG, "its objects have more than 4 MiB of outlines");
+    fd = scope_open(&d->scope, file, 0);
+    if (fd < 0)
+        return scope_error(&d->scope, err, fd, file);
+    *ret = malloc(room);
+    r = *ret ? insert_outlines(d, note, fd, *ret, err) : error_set(err, -ENOMEM, "out of memory");
+    io_close(&fd);
+    if (r < 0) {
+        free(*ret);
+        *ret = NULL;
+    }
+    return r;
+}
+
 static int coco_fields(const struct dataset *d, const struct index_sample *sample,
                        dataset_field *field, void *arg, struct field_memory *memory,
                        struct plenum_error *err)
 {
     const char *note = annotated_note(d, sample), *objects = objects_of(note);
-    size_t len = strlen(objects);
-    char *crowds = malloc(len + 4);
+    char *outlined = NULL, *crowds;
+    size_t len;
+    int r = fields_have_instances(&d->fields) ? add_outlines(d, note, &outlined, err) : 0;
 
-    if (!crowds)
-        return error_set(err, -ENOMEM, "out of memory");
+    if (r < 0)
+        return r;
+    objects = outlined ? outlined : objects;
+    len = strlen(objects);
+    crowds = malloc(len + 4);
+    if (crowds) {
+        pick_crowds(objects, crowds);
+        field(arg, "objects", objects, len, false);
+        field(arg, "crowds", crowds, strlen(crowds), false);
+        field(arg, "image_id", note, strcspn(note, " "), false);
+    }
     if (memory)
-        memory->each = max_u64(memory->each, len + 4);
-    pick_crowds(objects, crowds);
-    field(arg, "objects", objects, len, false);
-    field(arg, "crowds", crowds, strlen(crowds), false);
-    field(arg, "image_id", note, strcspn(note, " "), false);
+        memory->each = max_u64(memory->each, len + 4 + (outlined ? len : 0));
+    r = crowds ? 0 : error_set(err, -ENOMEM, "out of memory");
     free(crowds);
-    return 0;
+    free(outlined);
+    return r;
 }
 
 /* ---- what plenumctl verify checks ---- */

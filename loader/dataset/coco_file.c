@@ -3,7 +3,8 @@
  * at the end, because they may be in any order there.
  *
  * An annotation is kept as a part of the JSON that a field of boxes takes: "bbox", "id", "iscrowd"
- * and "keypoints". Outlines ("segmentation"), most of such a file, are not kept. */
+ * and "keypoints". Outlines ("segmentation"), most of such a file, are not kept, only where they
+ * are. An annotation without "bbox" gets that of its outline. */
 #include "config.h"
 
 #include "loader/dataset/coco_file.h"
@@ -15,8 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+#include "loader/dataset/field_outline.h"
 
 enum coco_list { IMAGES, ANNOTATIONS, CATEGORIES, LISTS };
 
@@ -62,7 +67,8 @@ static int put_compact(struct coco_file *f, struct json_at value)
 
 /* The members of an entry that are used. An `at` of NULL: it is missing. */
 struct coco_entry {
-    struct json_at id, image_id, category_id, name, file_name, width, height, iscrowd, kept[3];
+    struct json_at id, image_id, category_id, name, file_name, width, height, iscrowd, segmentation;
+    struct json_at kept[3];
 };
 
 static const char *const kept_names[] = {"bbox", "keypoints", "num_keypoints"};
@@ -80,6 +86,7 @@ static void find_members(struct json_at object, struct coco_entry *ret)
                   {"width", &ret->width},
                   {"height", &ret->height},
                   {"iscrowd", &ret->iscrowd},
+                  {"segmentation", &ret->segmentation},
                   {kept_names[0], &ret->kept[0]},
                   {kept_names[1], &ret->kept[1]},
                   {kept_names[2], &ret->kept[2]}};
@@ -173,13 +180,33 @@ static int add_category(struct coco_file *f, const struct json_item *item, struc
     return r;
 }
 
+/* Append the "bbox" of an outline. */
+static int put_box(struct coco_file *f, struct json_at outline, struct plenum_error *err)
+{
+    struct dataset_buffer numbers = {0}, scratch = {0};
+    struct outline o = {.numbers = &numbers, .text = &scratch};
+    int r = outline_parse(&o, outline, err), n;
+    char text[160];
+
+    dataset_buffer_fini(&numbers);
+    dataset_buffer_fini(&scratch);
+    if (r < 0)
+        return r;
+    n = snprintf(text, sizeof(text), ",\"bbox\":[%.17g,%.17g,%.17g,%.17g]", o.edges[0], o.edges[1],
+                 o.edges[2] - o.edges[0], o.edges[3] - o.edges[1]);
+    return put(f, text, (size_t)n);
+}
+
 /* Write the members that are kept, as `"id":7,"iscrowd":0,"bbox":[1,2,3,4]`. */
-static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t id, bool crowd)
+static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t id, bool crowd,
+                      struct plenum_error *err)
 {
     char text[64];
     int n = snprintf(text, sizeof(text), "\"id\":%" PRId64 ",\"iscrowd\":%d", id, crowd);
     int r = put(f, text, (size_t)n);
 
+    if (r == 0 && !e->kept[0].at)
+        r = put_box(f, e->segmentation, err);
     for (size_t i = 0; i < ARRAY_LEN(kept_names) && r == 0; i++) {
         if (!e->kept[i].at)
             continue;
@@ -189,6 +216,19 @@ static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t i
             r = put_compact(f, e->kept[i]);
     }
     return r == 0 ? put(f, "", 1) : r;
+}
+
+/* Set where an annotation's outline is. */
+static void set_outline(struct coco_object *object, const struct coco_entry *e,
+                        const struct json_item *item)
+{
+    size_t len = (size_t)(e->segmentation.end - e->segmentation.at);
+
+    if (!e->segmentation.at)
+        return;
+    object->outline = item->at + (uint64_t)(e->segmentation.at - item->value.at);
+    object->outline_len = (uint32_t)len;
+    object->outline_hash = (uint32_t)XXH3_64bits(e->segmentation.at, len);
 }
 
 static int add_object(struct coco_file *f, const struct json_item *item, struct plenum_error *err)
@@ -204,7 +244,7 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
         r = need_id(e.image_id, "image_id", &object.image, err);
     if (r == 0)
         r = need_id(e.category_id, "category_id", &object.category, err);
-    if (r == 0 && !e.kept[0].at)
+    if (r == 0 && !e.kept[0].at && !e.segmentation.at)
         r = error_set(err, -EBADMSG, "it has no \"bbox\"");
     if (r == 0 && e.iscrowd.at && !json_flag(e.iscrowd, &crowd))
         r = error_set(err, -EBADMSG,
@@ -212,7 +252,8 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
                       "false, but %s",
                       (long long)object.id, json_kind(e.iscrowd));
     if (r == 0)
-        r = put_object(f, &e, object.id, crowd);
+        r = put_object(f, &e, object.id, crowd, err);
+    set_outline(&object, &e, item);
     if (r == 0)
         r = index_memory_grow(f->memory, &f->objects, &f->cap_objects, f->num_objects,
                               sizeof(object));

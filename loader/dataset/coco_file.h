@@ -22,6 +22,10 @@ struct coco_category {
 struct coco_object {
     int64_t image, category, id;
     uint64_t text; /* the members of its JSON object that are kept, except its category */
+    /* The outline is not kept, only its place in the file, and a hash of its bytes; a length of 0:
+     * there is none. */
+    uint64_t outline;
+    uint32_t outline_len, outline_hash;
 };
 
 /** The contents of a file. Zero-initialised, except `memory`. */

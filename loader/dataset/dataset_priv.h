@@ -22,6 +22,13 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
 /** Like format_recognise(), for a name in a store. Only its last part is examined. */
 int format_recognise_remote(const char *name, const struct format **ret, struct plenum_error *err);
 
+/* detection_hint.c */
+
+/** Warn if a folder that is read as a folder of classes is arranged like a detection data set. */
+void detection_hint_folder(struct dataset *d, const char *folder);
+/** Reject a file of annotations whose format is not named. Returns 0, or -EINVAL with `err` set. */
+int detection_refuse_file(const struct path_probe *probe, struct plenum_error *err);
+
 /* name.c */
 
 /** Check that the path is below a root, or would be if it existed. Call this before any other

@@ -7,7 +7,7 @@
  *
  * COCO's format: https://cocodataset.org/#format-data. Pascal VOC counts pixels from 1, and xmax
  * and ymax are the last pixels inside (VOC2012 development kit), so 1 ... 20 has the edges 0 and
- * 20. */
+ * 20. An object of COCO without "bbox" has the edges of its outline. */
 #include "config.h"
 
 #include "loader/dataset/field_json.h"
@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "common/util/error_set.h"
+#include "loader/dataset/field_outline.h"
 #include "loader/dataset/number.h"
 
 /* ---- members ---- */
@@ -145,11 +146,10 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
 
 /* ---- boxes ---- */
 
-/* A box in JSON. */
-struct outline {
+/* The edges of a box in JSON. */
+struct edges {
     double left, top, right, bottom;
-    int64_t class_id, id;
-    const char *form; /* how its edges are written, for messages */
+    const char *form; /* how they are written, for messages */
 };
 
 static int get_four(struct json_at list, double ret[4])
@@ -174,24 +174,27 @@ static int get_bndbox(struct json_at box, double ret[4])
     return 0;
 }
 
-static int add_box(struct field_stored *s, size_t index, const struct outline *c,
+static int set_box(struct plenum_box *ret, size_t index, const struct edges *c,
                    struct plenum_error *err)
 {
-    struct plenum_box box = {.left = (float)c->left,
-                             .top = (float)c->top,
-                             .right = (float)c->right,
-                             .bottom = (float)c->bottom,
-                             .class_id = c->class_id,
-                             .id = c->id};
-
-    if (!isfinite(box.left) || !isfinite(box.top) || !isfinite(box.right) || !isfinite(box.bottom))
+    ret->left = (float)c->left;
+    ret->top = (float)c->top;
+    ret->right = (float)c->right;
+    ret->bottom = (float)c->bottom;
+    if (!isfinite(ret->left) || !isfinite(ret->top) || !isfinite(ret->right) ||
+        !isfinite(ret->bottom))
         return error_set(err, -EBADMSG, "box %zu has an edge that does not fit into float32",
                          index);
     if (c->right < c->left || c->bottom < c->top)
         return error_set(err, -EBADMSG, "box %zu ends before it begins: it is %s", index, c->form);
-    if (s->numbers.len + sizeof(box) > FIELD_BYTES_MAX)
+    return 0;
+}
+
+static int add_box(struct field_stored *s, const struct plenum_box *box, struct plenum_error *err)
+{
+    if (s->numbers.len + sizeof(*box) > FIELD_BYTES_MAX)
         return error_set(err, -EBADMSG, "it has more than 1 MiB of boxes");
-    return put(&s->numbers, &box, sizeof(box), err);
+    return put(&s->numbers, box, sizeof(*box), err);
 }
 
 int field_is_crowd(struct json_at object, size_t index, struct plenum_error *err)
@@ -206,7 +209,7 @@ int field_is_crowd(struct json_at object, size_t index, struct plenum_error *err
     return is;
 }
 
-static void set_edges(struct outline *ret, double left, double top, double right, double bottom)
+static void set_edges(struct edges *ret, double left, double top, double right, double bottom)
 {
     ret->left = left;
     ret->top = top;
@@ -214,10 +217,24 @@ static void set_edges(struct outline *ret, double left, double top, double right
     ret->bottom = bottom;
 }
 
-static int get_corners(struct json_at object, size_t index, struct outline *ret,
-                       struct plenum_error *err)
+/* Get the edges of an outline. */
+static int get_outline(struct field_stored *s, struct json_at outline, size_t index,
+                       struct edges *ret, struct plenum_error *err)
 {
-    struct json_at bbox, bndbox;
+    struct outline o = {.numbers = &s->numbers, .text = &s->picked};
+    size_t len = s->numbers.len;
+    int r = outline_parse(&o, outline, err);
+
+    s->numbers.len = len;
+    ret->form = "\"segmentation\"";
+    set_edges(ret, o.edges[0], o.edges[1], o.edges[2], o.edges[3]);
+    return r < 0 ? error_prefix(err, r, "box %zu", index) : 0;
+}
+
+static int get_edges(struct field_stored *s, struct json_at object, size_t index, struct edges *ret,
+                     struct plenum_error *err)
+{
+    struct json_at bbox, bndbox, outline;
     bool coco = json_get(object, "bbox", &bbox);
     bool voc = !coco && json_get(object, "bndbox", &bndbox);
     double v[4];
@@ -227,38 +244,47 @@ static int get_corners(struct json_at object, size_t index, struct outline *ret,
         set_edges(ret, v[0], v[1], v[0] + v[2], v[1] + v[3]);
     else if (voc && get_bndbox(bndbox, v) == 0)
         set_edges(ret, v[0] - 1, v[1] - 1, v[2], v[3]);
+    else if (!coco && !voc && json_get(object, "segmentation", &outline))
+        return get_outline(s, outline, index, ret, err);
     else if (coco || voc)
         return error_set(err, -EBADMSG, "the \"%s\" of box %zu must be numbers: %s",
                          coco ? "bbox" : "bndbox", index, ret->form);
     else
         return error_set(err, -EBADMSG,
                          "box %zu has neither \"bbox\": [x, y, width, height] nor \"bndbox\" with "
-                         "xmin, ymin, xmax and ymax",
+                         "xmin, ymin, xmax and ymax, and no \"segmentation\"",
                          index);
     return 0;
+}
+
+int field_get_box(struct field_stored *s, struct json_at object, size_t index,
+                  struct plenum_box *ret, struct plenum_error *err)
+{
+    struct json_at class, id;
+    struct edges edges;
+    int r = get_edges(s, object, index, &edges, err);
+
+    if (r < 0)
+        return r;
+    *ret = (struct plenum_box){.id = (int64_t)index};
+    if (!json_get(object, "category_id", &class) || !json_whole(class, &ret->class_id))
+        return error_set(err, -EBADMSG, "box %zu has no whole number as \"category_id\", its class",
+                         index);
+    if (json_get(object, "id", &id) && !json_whole(id, &ret->id))
+        return error_set(err, -EBADMSG, "the \"id\" of box %zu is not a whole number", index);
+    return set_box(ret, index, &edges, err);
 }
 
 static int add_object(struct field_stored *s, size_t index, struct json_at object,
                       struct plenum_error *err)
 {
-    int64_t class_id = 0, number = (int64_t)index;
-    struct json_at class, id;
-    struct outline c;
+    struct plenum_box box;
     int r = field_is_crowd(object, index, err);
 
     if (r != 0)
         return r < 0 ? r : 0;
-    r = get_corners(object, index, &c, err);
-    if (r < 0)
-        return r;
-    if (!json_get(object, "category_id", &class) || !json_whole(class, &class_id))
-        return error_set(err, -EBADMSG, "box %zu has no whole number as \"category_id\", its class",
-                         index);
-    if (json_get(object, "id", &id) && !json_whole(id, &number))
-        return error_set(err, -EBADMSG, "the \"id\" of box %zu is not a whole number", index);
-    c.class_id = class_id;
-    c.id = number;
-    return add_box(s, index, &c, err);
+    r = field_get_box(s, object, index, &box, err);
+    return r < 0 ? r : add_box(s, &box, err);
 }
 
 static size_t count_values(struct json_at list)
@@ -283,15 +309,18 @@ static int add_targets(struct field_stored *s, struct json_at boxes, struct json
                          "its \"boxes\" and \"labels\" are not lists of the same "
                          "length");
     for (size_t i = 0; r == 0 && json_next(&boxes_left, &box); i++) {
-        struct outline c = {.id = (int64_t)i, .form = "[left, top, right, bottom]"};
+        struct edges edges = {.form = "[left, top, right, bottom]"};
+        struct plenum_box found = {.id = (int64_t)i};
         double v[4];
 
         if (get_four(box, v) < 0)
             return error_set(err, -EBADMSG, "box %zu is not [left, top, right, bottom]", i);
-        if (!json_next(&labels_left, &label) || !json_whole(label, &c.class_id))
+        if (!json_next(&labels_left, &label) || !json_whole(label, &found.class_id))
             return error_set(err, -EBADMSG, "the label of box %zu is not a whole number", i);
-        set_edges(&c, v[0], v[1], v[2], v[3]);
-        r = add_box(s, i, &c, err);
+        set_edges(&edges, v[0], v[1], v[2], v[3]);
+        r = set_box(&found, i, &edges, err);
+        if (r == 0)
+            r = add_box(s, &found, err);
     }
     return r;
 }

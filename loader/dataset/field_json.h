@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* field_json.h - reads members, boxes and key points from fields that are stored as JSON. */
+/* field_json.h - reads members, boxes, key points and outlines from fields that are stored as
+ * JSON. */
 #ifndef LOADER_DATASET_FIELD_JSON_H
 #define LOADER_DATASET_FIELD_JSON_H
 
@@ -29,6 +30,19 @@ int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct ple
  * Errors: like those of field_make_boxes().
  */
 int field_make_keypoints(struct field_stored *s, struct field_piece *ret, struct plenum_error *err);
+
+/**
+ * Write the outlines of objects to s->numbers: for each object a struct field_outline and then its
+ * numbers.
+ *
+ * Errors: like those of field_make_boxes().
+ */
+int field_make_instances(struct field_stored *s, struct field_piece *ret, struct plenum_error *err);
+
+/** Get the box, class and id of an object of COCO or Pascal VOC, the `index`-th of its list.
+ * Returns 0; -EBADMSG with `err` set; or -ENOMEM. */
+int field_get_box(struct field_stored *s, struct json_at object, size_t index,
+                  struct plenum_box *ret, struct plenum_error *err);
 
 /** Find the requested value in the JSON. Returns 0, or -EBADMSG with `err` set. */
 int field_find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err);

@@ -183,9 +183,11 @@ static void add_hint(const struct dataset *d, const struct field_spec *spec, enu
         names.len > 0)
         (void)error_set(err, -EBADMSG, "%s: it has %s", why.text, names.text);
     else if (state == FIELD_MISSING && field_names_member(spec) && !field_member(spec))
-        (void)error_set(err, -EBADMSG,
-                        "%s: members of JSON can be text, line, int64, float32, boxes or keypoints",
-                        why.text);
+        (void)error_set(
+            err, -EBADMSG,
+            "%s: members of JSON can be text, line, int64, float32, boxes, keypoints or "
+            "instances",
+            why.text);
     else if (state == FIELD_THERE && spec->as == FIELD_AS_TEXT && !field_member(spec))
         (void)error_set(err, -EBADMSG, "%s: if it is not text, say what it is, as in %s:%s:npy",
                         why.text, spec->name, spec->source);

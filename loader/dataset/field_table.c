@@ -64,6 +64,8 @@ static bool holds(const struct field_shape *shape, uint32_t stored)
 
         return stored <= 1 + shape->shape[0] * (sizeof(struct field_pose) + points);
     }
+    if (shape->type == PLENUM_FIELD_INSTANCES)
+        return true; /* outlines may have any number of points */
     return shape->mask || stored >= shape->room;
 }
 

@@ -195,6 +195,8 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
         return field_make_boxes(s, ret, err);
     if (spec->as == FIELD_AS_KEYPOINTS)
         return field_make_keypoints(s, ret, err);
+    if (spec->as == FIELD_AS_INSTANCES)
+        return field_make_instances(s, ret, err);
     r = picked ? field_pick(spec, s, err) : 0;
     if (r < 0)
         return r;
@@ -235,8 +237,9 @@ int field_check_room(const struct field_shape *shape, struct plenum_error *err)
 char *field_name_shape(const struct field_shape *shape, char *ret, size_t size)
 {
     static const char *const types[PLENUM_FIELD_TYPES] = {
-        "text",   "bytes", "bool",   "int8",    "uint8",   "int16",   "uint16", "int32",
-        "uint32", "int64", "uint64", "float16", "float32", "float64", "boxes",  "keypoints"};
+        "text",    "bytes",   "bool",   "int8",      "uint8",    "int16",
+        "uint16",  "int32",   "uint32", "int64",     "uint64",   "float16",
+        "float32", "float64", "boxes",  "keypoints", "instances"};
     size_t at;
 
     assert(shape->type < PLENUM_FIELD_TYPES);

@@ -19,7 +19,7 @@ struct field_stored {
     const char *member; /* requested member of the JSON; NULL: all of it */
     struct dataset_buffer bytes;
     struct dataset_buffer picked;  /* the member in `bytes`, as text */
-    struct dataset_buffer numbers; /* numbers, boxes or key points, parsed */
+    struct dataset_buffer numbers; /* numbers, boxes, key points or outlines, parsed */
 };
 
 /** A field as delivered. */

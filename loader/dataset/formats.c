@@ -246,6 +246,8 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&probe))
             format = formats[i];
+    if ((!format || format == &format_list) && detection_refuse_file(&probe, err) < 0)
+        return -EINVAL;
     *ret = format;
     if (format)
         return 0;

@@ -148,6 +148,12 @@ static bool ends_with(struct extent *e, char c)
     return false;
 }
 
+/* Returns where in the file a value begins that is in the window. */
+static uint64_t place_of(const struct json_window *w, struct json_at value)
+{
+    return w->before + (uint64_t)(value.at - w->bytes);
+}
+
 /* Bring the next value into the window, and consume it. */
 static int take_value(struct json_window *w, struct json_at *ret, struct plenum_error *err)
 {
@@ -193,8 +199,10 @@ static int read_list(struct json_window *w, struct json_item *item, struct plenu
         r = peek(w, &c, err);
         if (r >= 0)
             r = r == 0 ? fail(w, why, err) : take_value(w, &item->value, err);
-        if (r == 0)
+        if (r == 0) {
+            item->at = place_of(w, item->value);
             r = w->call(w->arg, item, err);
+        }
         if (r == 0)
             r = take(w, ']', why, err);
         if (r != 0)
@@ -243,6 +251,7 @@ static int read_member(struct json_window *w, struct plenum_error *err)
     if (item.is_list)
         return read_list(w, &item, err);
     r = take_value(w, &item.value, err);
+    item.at = r == 0 ? place_of(w, item.value) : 0;
     return r == 0 ? w->call(w->arg, &item, err) : r;
 }
 

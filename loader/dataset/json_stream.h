@@ -30,6 +30,7 @@ struct json_item {
     bool is_list;         /* the member is a list; `value` is NULL at its start */
     uint64_t number;      /* the element's number, from 0 */
     struct json_at value; /* the member, or an element of it */
+    uint64_t at;          /* where the value begins in the file, in bytes */
 };
 
 /** Receives a value. Returns 0, or -errno with `err` set to stop. */

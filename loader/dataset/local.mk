@@ -14,7 +14,9 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
 	%D%/field_json.c %D%/field_json.h \
+	%D%/field_instances.c \
 	%D%/field_keypoints.c \
+	%D%/field_outline.c %D%/field_outline.h \
 	%D%/field_value.c %D%/field_value.h \
 	%D%/field_scan.c \
 	%D%/field_table.c %D%/field_table.h %D%/field_table_priv.h \
@@ -64,6 +66,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/sample_file.c \
 	%D%/stamp.c %D%/stamp.h \
 	%D%/stated_size.c \
+	%D%/detection_hint.c \
 	%D%/checksums.c %D%/checksums.h \
 	%D%/class_list.c %D%/class_list.h \
 	%D%/label.c %D%/label.h \

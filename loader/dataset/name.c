@@ -231,6 +231,8 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
         r = format_recognise_remote(parts.where, &d->format, err);
     else
         r = format_recognise(&d->scope, parts.where, &d->format, err);
+    if (r >= 0 && plain && d->format == &format_folder)
+        detection_hint_folder(d, parts.where);
     if (r >= 0 && parts.settings_len >= 4096)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)

@@ -217,7 +217,7 @@ int fields_find_files(const struct dataset *d, uint32_t sample, struct field_sto
 static bool is_alike(const struct field_shape *a, const struct field_shape *b)
 {
     return a->type == b->type && a->mask == b->mask && a->dims == b->dims &&
-           (a->type == PLENUM_FIELD_KEYPOINTS || memcmp(a->shape, b->shape, sizeof(a->shape)) == 0);
+           (field_is_of_image(a) || memcmp(a->shape, b->shape, sizeof(a->shape)) == 0);
 }
 
 int fields_make_alike(const struct dataset *d, uint32_t field, struct field_stored *s,

@@ -34,6 +34,7 @@
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"
 #include "loader/image/ops/augment.h"
+#include "loader/image/places.h"
 #include "loader/image/reader.h"
 #include "loader/image/resize/crop.h"
 #include "loader/image/resize/pad.h"
@@ -336,6 +337,7 @@ static int begin_view(struct lane *l, struct image_view *view, const struct imag
     static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     const struct pipeline *pipeline = view->pipeline;
 
+    l->tables.boxes = view->boxes;
     crop_locate(pipeline, &view->draw, scene->width, scene->height, &l->tables, &l->crop);
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
@@ -675,6 +677,48 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
         join_planes(views[i].dst, pixels_of(&views[i]), item_bytes, d->lanes[i]->result);
     scratch_trim(&d->planes, KEPT);
     trim_lanes(d, count);
+    return r;
+}
+
+/* Render the columns or rows of the picture like a mask. `planes` has three. */
+static int render_places(struct image_decoder *d, const struct image_view *of, bool rows,
+                         uint8_t *planes, struct plenum_error *err)
+{
+    static const struct image_store store = {PLENUM_UINT8, PLENUM_NCHW, 3};
+    struct places_reader reader = {.base = {.ops = &places_reader_ops}, .rows = rows};
+    struct opened opened = {
+        .reader = &reader.base,
+        .header = {.width = of->shown.width, .height = of->shown.height, .orientation = 1}};
+    struct pipeline *pipeline = &d->lanes[0]->mask;
+    struct image_view view = {.pipeline = pipeline, .draw = of->draw, .dst = planes};
+    int r;
+
+    *pipeline = *of->pipeline;
+    pipeline->exif = false;
+    memset(pipeline->fill, 255, sizeof(pipeline->fill));
+    pipeline->pad_mode = PIPELINE_CONSTANT;
+    d->mask = 2;
+    r = render_opened(d, &opened, &view, 1, &store, err);
+    d->mask = 0;
+    scratch_free(&reader.strip);
+    return r;
+}
+
+int image_find_places(struct image_decoder *d, const struct image_view *view, uint16_t *columns,
+                      uint16_t *rows, struct plenum_error *err)
+{
+    size_t pixels = pixels_of(view);
+    int r = scratch_reserve(&d->planes, 3 * pixels);
+
+    if (r < 0 || (d->lanes_count == 0 && add_lane(d) < 0))
+        return error_set(err, -ENOMEM, "out of memory for a mask");
+    for (int i = 0; r == 0 && i < 2; i++) {
+        r = render_places(d, view, i == 1, d->planes.bytes, err);
+        if (r == 0)
+            join_planes(d->planes.bytes, pixels, 2, i == 1 ? rows : columns);
+    }
+    scratch_trim(&d->planes, KEPT);
+    trim_lanes(d, 1);
     return r;
 }
 

@@ -83,6 +83,12 @@ struct image_file {
     size_t len;
 };
 
+/** Boxes of a picture: struct plenum_box, at any address. */
+struct image_boxes {
+    const uint8_t *bytes; /* borrowed */
+    uint32_t count;
+};
+
 /** One image to render from a file. */
 struct image_view {
     const struct pipeline *pipeline;
@@ -90,6 +96,7 @@ struct image_view {
     /* pipeline->width * pipeline->height * store->channels bytes; completely written on success,
      * undefined on failure. Only final bytes are written, each once, and none is read. */
     void *dst;
+    struct image_boxes boxes; /* for iou_crop */
     struct image_shown shown; /* written when the image is rendered */
 };
 
@@ -203,6 +210,19 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
 int image_render_masks(struct image_decoder *decoder, struct image_view *views, uint32_t count,
                        uint32_t item_bytes, const struct image_file *file,
                        struct plenum_error *err);
+
+/**
+ * Find the pixel of the picture that each pixel of an image shows if it is sampled like a mask.
+ *
+ * @param view     a view as image_render_views() has left it.
+ * @param columns  [height][width]; UINT16_MAX where the image shows padding, whichever its mode, or
+ *                 nothing of its picture.
+ * @param rows     the same.
+ *
+ * Returns 0, or -ENOMEM with `err` set.
+ */
+int image_find_places(struct image_decoder *decoder, const struct image_view *view,
+                      uint16_t *columns, uint16_t *rows, struct plenum_error *err);
 
 /**
  * Decode all of an image without storing it, to check whether every crop of it can be rendered. A

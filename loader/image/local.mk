@@ -11,6 +11,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/exif.c %D%/exif.h \
 	%D%/image.c %D%/image.h \
 	%D%/limits.h \
+	%D%/places.c %D%/places.h \
 	%D%/ppm.c %D%/ppm.h \
 	%D%/reader.h \
 	%D%/rect.h \
@@ -66,6 +67,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/png/png_sums.c %D%/png/png_sums.h \
 	%D%/resize/crop.c %D%/resize/crop.h \
 	%D%/resize/filter.c %D%/resize/filter.h \
+	%D%/resize/iou.c %D%/resize/iou.h \
 	%D%/resize/pad.c %D%/resize/pad.h \
 	%D%/resize/resize.c %D%/resize/resize.h \
 	%D%/resize/resize_avx2.c \

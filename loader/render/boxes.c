@@ -30,6 +30,14 @@ static double length(struct span s)
     return s.to - s.from;
 }
 
+/* Returns whether the centre of a span lies between two positions. */
+static bool has_centre(const struct span *s, double from, double to)
+{
+    double centre = (s->from + s->to) / 2;
+
+    return from < centre && centre < to;
+}
+
 static double within(double x, double most)
 {
     return x < 0 ? 0 : x > most ? most : x;
@@ -90,8 +98,8 @@ static double keep_area(const struct moves_area *area, struct span *x, struct sp
     return seen >= smallest_area ? seen / whole : 0;
 }
 
-static bool show(const struct plenum_box *box, const struct boxes_target *to,
-                 const struct moves *moves, struct plenum_box *ret)
+bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
+                    const struct moves *moves, struct plenum_box *ret)
 {
     const struct image_view *view = to->view;
     const struct image_shown *shown = &view->shown;
@@ -102,6 +110,9 @@ static bool show(const struct plenum_box *box, const struct boxes_target *to,
     struct span y = cut((struct span){box->top, box->bottom}, 0, shown->height);
     double whole = length(x) * length(y), seen;
 
+    if (view->pipeline->iou_crop &&
+        !(has_centre(&x, part[0], part[2]) && has_centre(&y, part[1], part[3])))
+        return false;
     x = cut(x, part[0], part[2]);
     y = cut(y, part[1], part[3]);
     seen = length(x) * length(y);
@@ -142,7 +153,7 @@ void boxes_add(const uint8_t *boxes, uint32_t count, const struct boxes_target *
         struct plenum_box box, seen;
 
         memcpy(&box, boxes + i * sizeof(box), sizeof(box));
-        if (show(&box, to, &moves, &seen))
+        if (boxes_show_one(&box, to, &moves, &seen))
             memcpy(to->dst + field_boxes_bytes(head.count++), &seen, sizeof(seen));
     }
     memcpy(to->dst, &head, sizeof(head));

@@ -3,6 +3,7 @@
 #ifndef LOADER_RENDER_BOXES_H
 #define LOADER_RENDER_BOXES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>
@@ -29,5 +30,10 @@ struct boxes_target {
  * @param boxes  [count], in pixels of the picture, not aligned. They fit into the target.
  */
 void boxes_add(const uint8_t *boxes, uint32_t count, const struct boxes_target *to);
+
+/** Transform one box, with the operations that moves_draw() has drawn for the image. Returns false
+ * if it is dropped. */
+bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
+                    const struct moves *moves, struct plenum_box *ret);
 
 #endif

@@ -2,7 +2,7 @@
 /* mosaic.h - joins parts of four pictures to an image, and their masks to a mask.
  *
  * Each picture is rendered straight into its part, as an image of its own, mirrored if the whole
- * image is. The operations are then applied to the image. docs/pixels.md, 3.12, has the rules. */
+ * image is. The operations are then applied to the image. docs/pixels.md, 3.14, has the rules. */
 #ifndef LOADER_RENDER_MOSAIC_H
 #define LOADER_RENDER_MOSAIC_H
 

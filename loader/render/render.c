@@ -26,6 +26,7 @@
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/mix.h"
 #include "loader/render/boxes.h"
+#include "loader/render/instance_masks.h"
 #include "loader/render/keypoints.h"
 #include "loader/render/mosaic.h"
 #include "loader/render/slices.h"
@@ -70,6 +71,7 @@ void render_scratch_fini(struct render_scratch *scratch)
     free(scratch->pair);
     mosaic_destroy(scratch->mosaic);
     dataset_buffer_fini(&scratch->hint);
+    scratch_free(&scratch->masks);
     *scratch = (struct render_scratch){0};
 }
 
@@ -107,8 +109,17 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
 static uint64_t bytes_of_field(const struct render_spec *spec, uint32_t i)
 {
     const struct field_shape shape = render_field_shape(spec, i);
+    uint64_t bytes = 0;
 
-    return field_sample_bytes(&shape, spec->views.images, views_pixels(&spec->views));
+    if (!shape.mask && !field_is_of_image(&shape))
+        return shape.room;
+    for (uint32_t k = 0; k < spec->views.count; k++) {
+        const struct pipeline *p = &spec->views.view[k].pipeline;
+
+        bytes +=
+            spec->views.view[k].count * field_image_bytes(&shape, (uint64_t)p->width * p->height);
+    }
+    return bytes;
 }
 
 uint64_t render_field_bytes(const struct render_spec *spec)
@@ -276,8 +287,8 @@ static void list_targets(const struct render_job *job, const struct image_view *
         const struct pipeline *before = first ? NULL : views[k - 1].pipeline;
 
         ret[k] = first ? job->dst[k / images].field[i]
-                       : ret[k - 1] + field_sample_bytes(&shape, 1,
-                                                         (uint64_t)before->width * before->height);
+                       : ret[k - 1] +
+                             field_image_bytes(&shape, (uint64_t)before->width * before->height);
     }
 }
 
@@ -294,32 +305,40 @@ static struct image_file value_of(const struct picture *picture, uint32_t i)
     return (struct image_file){bytes, lengths[i]};
 }
 
-/* Add the boxes or key points of a sample's i-th field to an image's. */
-static void add_objects(const struct picture *picture, const struct image_view *view, uint32_t i)
+/* Add the boxes, key points or instances of a sample's i-th field to an image's. */
+static int add_objects(const struct picture *picture, const struct image_view *view, uint32_t i,
+                       struct plenum_error *err)
 {
-    const struct render_spec *stream = picture->job->spec;
-    const struct field_spec *spec = &dataset_get_fields(stream->dataset)->spec[i];
-    const struct field_shape shape = render_field_shape(stream, i);
+    const struct render_job *job = picture->job;
+    const struct field_spec *spec = &dataset_get_fields(job->spec->dataset)->spec[i];
+    const struct field_shape shape = render_field_shape(job->spec, i);
+    const uint64_t pixels = (uint64_t)view->pipeline->width * view->pipeline->height;
     const struct image_file value = value_of(picture, i);
+    const uint32_t len = (uint32_t)value.len;
+    struct boxes_target to = {.view = view,
+                              .whole = picture->whole,
+                              .area = picture->area,
+                              .visible = spec->visible,
+                              .most = shape.shape[0],
+                              .dst = view->dst};
 
     if (!picture->joins)
-        memset(view->dst, 0, shape.room);
-    if (shape.type == PLENUM_FIELD_BOXES)
-        boxes_add(value.bytes, (uint32_t)(value.len / sizeof(struct plenum_box)),
-                  &(struct boxes_target){.view = view,
-                                         .whole = picture->whole,
-                                         .area = picture->area,
-                                         .visible = spec->visible,
-                                         .most = field_boxes_most(shape.room),
-                                         .dst = view->dst});
-    else
-        keypoints_add(value.bytes, (uint32_t)value.len,
+        memset(view->dst, 0, field_image_bytes(&shape, pixels));
+    if (shape.type == PLENUM_FIELD_INSTANCES)
+        return instance_masks_add(&value, &to, job->scratch->decoder, &job->scratch->masks, err);
+    if (shape.type == PLENUM_FIELD_KEYPOINTS) {
+        keypoints_add(value.bytes, len,
                       &(struct keypoints_target){.view = view,
                                                  .whole = picture->whole,
                                                  .area = picture->area,
                                                  .spec = spec,
                                                  .shape = &shape,
                                                  .dst = view->dst});
+        return 0;
+    }
+    to.most = field_boxes_most(shape.room);
+    boxes_add(value.bytes, len / sizeof(struct plenum_box), &to);
+    return 0;
 }
 
 /* Copy a rectangle of a mask, with `item` bytes per number. */
@@ -343,18 +362,11 @@ static int render_masks(const struct picture *picture, struct image_view *masks,
 {
     const struct render_job *job = picture->job;
     const struct fields *fields = dataset_get_fields(job->spec->dataset);
-    const struct image_file file = value_of(picture, i);
-    char name[400];
-    int r =
-        image_render_masks(job->scratch->decoder, masks, count, fields->shape[i].room, &file, err);
 
-    if (r < 0)
-        return error_prefix(err, r, "%s: field '%s' ('%s')",
-                            dataset_get_sample_name(job->spec->dataset,
-                                                    render_candidate(job->spec, job->try), name,
-                                                    sizeof(name)),
-                            fields->spec[i].name, fields->spec[i].source);
-    return 0;
+    const struct image_file file = value_of(picture, i);
+
+    return image_render_masks(job->scratch->decoder, masks, count, fields->shape[i].room, &file,
+                              err);
 }
 
 /* Write the masks that belong to images. A picture that joins others replaces a rectangle of
@@ -375,8 +387,21 @@ static int put_masks(const struct picture *picture, const struct image_view *vie
     return r;
 }
 
-/* Write the masks, boxes and key points among the fields of a picture into each position's target,
- * cropped and moved like its images. */
+/* Set the error about a field of a picture's sample; returns `r`. */
+static int about_field(const struct picture *picture, const struct field_spec *spec, int r,
+                       struct plenum_error *err)
+{
+    const struct render_job *job = picture->job;
+    uint32_t sample = render_candidate(job->spec, job->try);
+    char name[400];
+
+    return error_prefix(err, r, "%s: field '%s' ('%s')",
+                        dataset_get_sample_name(job->spec->dataset, sample, name, sizeof(name)),
+                        spec->name, spec->source);
+}
+
+/* Write the masks, boxes, key points and instances among the fields of a picture into each
+ * position's target, cropped and moved like its images. */
 static int put_followers(const struct picture *picture, struct image_view *views, uint32_t count,
                          struct plenum_error *err)
 {
@@ -390,15 +415,37 @@ static int put_followers(const struct picture *picture, struct image_view *views
         if (!shape->mask && !field_is_of_image(shape))
             continue;
         list_targets(picture->job, views, count, i, to);
-        for (uint32_t k = 0; k < count; k++) {
+        for (uint32_t k = 0; k < count && r == 0; k++) {
             views[k].dst = to[k];
             if (!shape->mask)
-                add_objects(picture, &views[k], i);
+                r = add_objects(picture, &views[k], i, err);
         }
         if (shape->mask)
             r = put_masks(picture, views, count, i, err);
+        if (r < 0)
+            return about_field(picture, &fields->spec[i], r, err);
     }
     return r;
+}
+
+/* Set the boxes on which iou_crop depends. */
+static void set_boxes(const struct picture *picture, struct image_view *views, uint32_t count)
+{
+    const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
+    const struct dataset_buffer *record = &picture->file->fields;
+    const uint32_t *lengths = (const void *)record->bytes;
+
+    for (uint32_t k = 0; k < count && record->len > 0; k++) {
+        const uint8_t *bytes = record->bytes + fields->count * sizeof(uint32_t);
+        int at = views_find_boxes(views[k].pipeline, fields);
+
+        if (at < 0)
+            continue;
+        for (int i = 0; i < at; i++)
+            bytes += fields->stored[i];
+        views[k].boxes =
+            (struct image_boxes){bytes, (uint32_t)(lengths[at] / sizeof(struct plenum_box))};
+    }
 }
 
 /* Render a file's images. Also keeps a hint that the decoder found. */
@@ -424,6 +471,7 @@ static int decode(const struct picture *picture, struct image_view *views, uint3
     image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
     if (hints)
         (void)hint_cache_get(hints, number, &scratch->hint, &tiles.hint, &tiles.len);
+    set_boxes(picture, views, count);
     r = image_render_views(scratch->decoder, views, count, store, &file, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r < 0)
@@ -576,7 +624,8 @@ static int put_mosaic_mask(const struct picture *picture, struct mosaic_job *m, 
         mask.dst = mosaic_get_room(mosaic);
         r = render_masks(&m->picture[k], &mask, 1, i, err);
         if (r < 0)
-            return r;
+            return about_field(&m->picture[k],
+                               &dataset_get_fields(picture->job->spec->dataset)->spec[i], r, err);
         mosaic_put_mask(mosaic, k);
     }
     mosaic_finish_mask(mosaic, picture->joins ? picture->mask : dst);
@@ -597,7 +646,8 @@ static int put_mosaic_followers(const struct picture *picture, struct mosaic_job
 
         for (uint32_t k = 0; k < MOSAIC_PARTS && field_is_of_image(&fields->shape[i]); k++) {
             m->view[k].dst = dst;
-            add_objects(&m->picture[k], &m->view[k], i);
+            r = add_objects(&m->picture[k], &m->view[k], i, err);
+            assert(r == 0); /* only instances can fail */
         }
         if (fields->shape[i].mask)
             r = put_mosaic_mask(picture, m, i, dst, err);
@@ -688,8 +738,9 @@ uint64_t render_working_bytes(const struct render_spec *spec)
 
     if (views_parts(&spec->views) > 1)
         bytes += mosaic_most_bytes(render_pipeline(spec));
-    if (spec->masks) /* three planes of each image, as image_render_masks() creates them */
-        bytes += 3 * longest_run(spec) * views_pixels(&spec->views);
+    if (spec->masks) /* three planes of each image, as image_render_masks() creates them, and the
+                        scratch memory of instance_masks_show() */
+        bytes += (3 + 6) * longest_run(spec) * views_pixels(&spec->views);
     for (uint32_t i = 0; i < spec->views.count; i++)
         bytes += longest_run(spec) * spec->views.view[i].count *
                  augment_most_bytes(&spec->views.view[i].pipeline);

@@ -11,6 +11,7 @@
 #include "common/pipeline/views.h"
 #include "loader/dataset/dataset.h"
 #include "loader/image/image.h"
+#include "loader/image/scratch.h"
 
 /** The constants of a stream, shared by all its samples. Do not change them during use. Threads:
  * any. */
@@ -22,7 +23,7 @@ struct render_spec {
     enum plenum_bad bad;
     enum image_jpeg jpeg; /* which decoder to use; it does not affect pixels */
     uint32_t run;         /* positions that one decode may serve (render_run()); 0 means 1 */
-    bool masks;           /* some fields are masks; for render_working_bytes() */
+    bool masks;           /* some fields are masks or instances; for render_working_bytes() */
 };
 
 /* Pictures of a position: four of its mosaic, and four of its partner's. */
@@ -54,7 +55,8 @@ struct render_scratch {
     struct image_decoder *decoder;
     struct render_files files;
     struct dataset_buffer hint;
-    uint8_t *pair; /* [2][render_bytes()]: a sample and its partner before they are mixed */
+    struct scratch masks; /* for instance_masks_show() */
+    uint8_t *pair;        /* [2][render_bytes()]: a sample and its partner before they are mixed */
     uint64_t pair_bytes;
     struct mosaic *mosaic; /* created on first use */
 };

@@ -193,7 +193,7 @@ static const struct option_def defs[] = {
              "default with --job) or not at all (none)"},
     {"all-cpus", 0, NULL, OPTION_FLAG, AT(server.all_cpus),
      .help = "use all CPUs of the control group, regardless of the inherited affinity"},
-    {"root", 'r', "DIR", OPTION_CALL, .call = add_root,
+    {"root", 'r', "DIR", OPTION_CALL, .call = add_root, .repeats = true,
      .help = "serve only data sets below DIR (may be given several times); 'DIR "
              "readers=USER,@GROUP' restricts it to these. Without this option, serve everything "
              "that this user can read, but only to this user"},
@@ -391,12 +391,9 @@ static int check_value(const char *name, const char *value, struct plenum_error 
 static const char *const command_line_only[] = {"config",    "check-config", "job",
                                                 "listen-fd", "http-fd",      "client-fd",
                                                 "leash-fd",  "start-fd",     NULL};
-static const char *const repeatable[] = {"root", NULL};
 
-static const struct settings_rules rules = {.program = &program,
-                                            .command_line_only = command_line_only,
-                                            .repeatable = repeatable,
-                                            .check = check_value};
+static const struct settings_rules rules = {
+    .program = &program, .command_line_only = command_line_only, .check = check_value};
 
 /* The current settings, and the strings from the file that they point to. */
 struct settings {

@@ -345,7 +345,8 @@ static int check_open(struct session *s, struct plenum_error *err)
     /* With `deal`, a sample's other positions belong to other replicas. */
     s->spec.run = s->open.deal ? 1 : s->open.repeat;
     for (uint32_t i = 0; i < s->open.num_fields; i++)
-        s->spec.masks = s->spec.masks || s->open.field[i].mask;
+        s->spec.masks = s->spec.masks || s->open.field[i].mask ||
+                        s->open.field[i].type == PLENUM_FIELD_INSTANCES;
     if (views_mix(&s->spec.views) != s->open.mix)
         return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
                          s->open.mix ? "second labels were requested, but the pipeline does not mix"

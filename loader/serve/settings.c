@@ -148,7 +148,7 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
         return 1;
     }
     seen = &f->seen[def - p->defs];
-    if (*seen && !named(f->rules->repeatable, key))
+    if (*seen && !def->repeats)
         fault(f, "%s is already set on line %u: remove one of the two", key, *seen);
     *seen = f->line;
     set(f, def, value);

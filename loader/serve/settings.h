@@ -20,7 +20,6 @@ void settings_texts_fini(struct settings_texts *texts);
 struct settings_rules {
     const struct options_program *program;
     const char *const *command_line_only; /* names that a file may not use; ends with NULL */
-    const char *const *repeatable;        /* names that may appear more than once */
     /** Check what the table's rules cannot express. Returns 0, or -errno with a message. */
     int (*check)(const char *name, const char *value, struct plenum_error *err);
 };

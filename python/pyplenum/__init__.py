@@ -15,8 +15,8 @@ from .job import Job, job
 from .mix import Mix
 from .normalise import normalise
 from .progress import progress
-from .stream import Batch, Boxes, Keypoints, LoaderWarning, Place, SlotsHeldError, Stats, Stream
+from .stream import Batch, Boxes, Instances, Keypoints, LoaderWarning, Place, SlotsHeldError, Stats, Stream
 
-__all__ = ["Batch", "Boxes", "Checkpoint", "Job", "Keypoints", "LoaderWarning", "Mix", "Place", "PlenumError",
-           "SlotsHeldError", "Stats", "Stream", "job", "normalise", "progress"]
+__all__ = ["Batch", "Boxes", "Checkpoint", "Instances", "Job", "Keypoints", "LoaderWarning", "Mix", "Place",
+           "PlenumError", "SlotsHeldError", "Stats", "Stream", "job", "normalise", "progress"]
 __version__ = "0.1.0"

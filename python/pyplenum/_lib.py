@@ -148,9 +148,9 @@ class CField(Structure):
 
 FIELDS_MAX = 16
 
-# The types of fields: text, bytes, the element types of arrays in NumPy's notation, boxes, and key points.
+# The types of fields: text, bytes, the element types of arrays in NumPy's notation, boxes, key points, and instances.
 FIELD_TYPES = ("text", "bytes", "|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8",
-               "boxes", "keypoints")
+               "boxes", "keypoints", "instances")
 
 
 class CImages(Structure):

@@ -10,8 +10,8 @@ import re
 import threading
 import warnings
 from decimal import Decimal
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Tuple,
-                    Union, cast)
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence,
+                    Tuple, Union, cast)
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, 
 from .job import Job, in_worker, info_as, job as this_job
 from .mix import Mix, amend_text, labels_plan, plan_of
 
-__all__ = ["Batch", "Boxes", "Keypoints", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
+__all__ = ["Batch", "Boxes", "Instances", "Keypoints", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
 _MOST = 2**32 - 1
 
@@ -106,6 +106,45 @@ class Keypoints(NamedTuple):
     classes: Any  # int64 [..., K]: as in the data set
     ids: Any  # int64 [..., K]: the objects' ids, or their indices in the data set's list
     counts: Any  # int64 [...]
+
+
+class Instances(NamedTuple):
+    """The masks of objects in each image: arrays [S, R, M], with views [S, R, M, COUNT]; from a Loader, tensors [N].
+
+    K is the largest number of objects in any sample. Entries after the first ``counts`` are zeros. The objects are
+    those of a field of boxes with the same source and share, in the same order.
+    """
+
+    bits: Any  # uint8 [..., K, ceil(H * W / 64) * 8]: a bit for each pixel, row by row, the lowest bit of a byte first
+    classes: Any  # int64 [..., K]: as in the data set
+    ids: Any  # int64 [..., K]: the objects' ids, or their indices in the data set's list
+    counts: Any  # int64 [...]
+    size: Tuple[int, int]  # H and W
+
+    def masks(self, *index: int) -> Any:
+        """Return the masks of one image: uint8 [N, H, W], where N is its number of objects, with 1 for the pixels of
+        an object and 0 for others. ``index`` is s, r, m, with views s, r, m, k; from a Loader, the image's number."""
+        count, (height, width) = int(self.counts[index]), self.size
+        bits = self.bits[index][:count]
+        if isinstance(bits, np.ndarray):
+            bytes_of = np.unpackbits(bits, axis=-1, bitorder="little")
+        else:
+            bytes_of = (bits.unsqueeze(-1) >> bits.new_tensor(range(8))) & 1
+        return bytes_of.reshape(count, bits.shape[-1] * 8)[:, :height * width].reshape(count, height, width)
+
+
+# The kinds of fields that have objects for each image.
+_OBJECTS: Dict[str, Any] = {"boxes": Boxes, "keypoints": Keypoints, "instances": Instances}
+
+
+def _row_of(kind: str, shape: Sequence[int], pixels: int) -> "np.dtype[Any]":
+    """Return the layout of the objects of an image with this number of pixels."""
+    value, size = {"boxes": (("<f4", (4,)), 16), "keypoints": (("<f4", (shape[1], 3)), 12 * shape[1]),
+                   "instances": (("|u1", ((pixels + 63) // 64 * 8,)), (pixels + 63) // 64 * 8)}[kind]
+    at = 16 if kind == "boxes" else 0
+    each = np.dtype({"names": ["value", "class_id", "id"], "formats": [value, "<i8", "<i8"],
+                     "offsets": [16 - at, at, at + 8], "itemsize": (16 + size + 7) // 8 * 8})
+    return np.dtype([("count", "<i8"), ("each", each, (shape[0],))])
 
 
 class Stats(NamedTuple):
@@ -408,7 +447,7 @@ class Batch:
         b = lease.batch
         shape = (b.steps, b.replicas, b.micro_batch)
         kind = FIELD_TYPES[field.type]
-        if kind in ("boxes", "keypoints"):
+        if kind in _OBJECTS:
             return self._objects(field, kind)
         if not field.lengths:
             array = np.asarray(_View(lease, field.values, shape + tuple(field.shape[:field.dims]), kind))
@@ -419,31 +458,27 @@ class Batch:
         return [each.decode("utf-8", "replace") for each in found] if kind == "text" else found
 
     def _objects(self, field: CField, kind: str) -> Any:
-        """Return Boxes or Keypoints, or a dict of these by the names of views."""
+        """Return Boxes, Keypoints or Instances, or a dict of these by the names of views."""
         lease = self._held()
         b = lease.batch
-        most, points = field.shape[:2]
-        if kind == "boxes":
-            made: Any = Boxes
-            each = np.dtype([("edges", "<f4", (4,)), ("class_id", "<i8"), ("id", "<i8")])
-        else:
-            made = Keypoints
-            each = np.dtype({"names": ["class_id", "id", "points"], "offsets": [0, 8, 16], "formats": [
-                "<i8", "<i8", ("<f4", (points, 3))], "itemsize": (16 + 12 * points + 7) // 8 * 8})
-        row = np.dtype([("count", "<i8"), ("each", each, (most,))])
-        images = np.asarray(_View(lease, field.values, (b.steps, b.replicas, b.micro_batch, field.room), "|u1"))
-        images = images.view(row)
-
-        def cut(rows: "npt.NDArray[Any]") -> Any:
-            found = rows["each"]
-            return made(found["edges" if kind == "boxes" else "points"], found["class_id"], found["id"], rows["count"])
-
         views = (CView * VIEWS_MAX)()
         found = list(views[:lib.plenum_batch_get_views(byref(lease.batch), views)])
+        rows = [_row_of(kind, list(field.shape), view.height * view.width) for view in found]
+        ends = list(itertools.accumulate(view.count * row.itemsize for view, row in zip(found, rows)))
+        sample = np.dtype({"names": [str(i) for i in range(len(found))],
+                           "formats": [(row, (view.count,)) for view, row in zip(found, rows)],
+                           "offsets": [0] + ends[:-1], "itemsize": field.room})
+        bytes_of = np.asarray(_View(lease, field.values, (b.steps, b.replicas, b.micro_batch, field.room), "|u1"))
+        samples = bytes_of.view(sample)[..., 0]
+
+        def cut(images: "npt.NDArray[Any]", view: CView) -> Any:
+            each = images["each"]
+            parts = each["value"], each["class_id"], each["id"], images["count"]
+            return Instances(*parts, (view.height, view.width)) if kind == "instances" else _OBJECTS[kind](*parts)
+
         if not found[0].name:
-            return cut(images[..., 0])
-        ends = list(itertools.accumulate(view.count for view in found))
-        return {view.name.decode(): cut(images[..., end - view.count:end]) for view, end in zip(found, ends)}
+            return cut(samples["0"][..., 0], found[0])
+        return {view.name.decode(): cut(samples[str(i)], view) for i, view in enumerate(found)}
 
     def _mask(self, array: "npt.NDArray[Any]") -> Any:
         """Return a mask; if there are views, split by view: [S, R, M, COUNT, H, W] for each."""
@@ -718,7 +753,10 @@ class Stream:
         - "keypoints": key points of objects as JSON, in COCO's format ("keypoints": x, y and visibility of each point)
           or torchvision's. They are cropped and moved with each image of the sample (:class:`Keypoints`); points that
           leave the image become (0, 0, 0). "keypoints:coco" or "keypoints:1-2 3-4" names pairs of left and right
-          points, from 0, which are swapped in mirror images.
+          points, from 0, which are swapped in mirror images;
+        - "instances": the masks of objects as JSON in COCO's format ("segmentation": polygons or run lengths). They are
+          drawn in each image of the sample, for the objects that "boxes" has (:class:`Instances`). "instances:0.3" is
+          like "boxes:0.3".
 
         A sample that lacks a field, or has a damaged field, is bad. docs/datasets.md, section 4, has the rules.
     classes

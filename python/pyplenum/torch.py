@@ -22,7 +22,8 @@ from ._lib import PlenumError, caller, dtype_name, whole
 from ._torch_device import Copier, Copies, FloatsOnDevice, To, open_copies, pinned_for_cuda
 from .job import Job, job as this_job
 from .normalise import IMAGENET_MEAN, IMAGENET_STD, normalise
-from .stream import Batch, Boxes, Keypoints, Place, SlotsHeldError, Stats, Stream, _Coming, shuffle_of, taking
+from .stream import (Batch, Boxes, Instances, Keypoints, Place, SlotsHeldError, Stats, Stream, _Coming, shuffle_of,
+                     taking)
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
@@ -127,12 +128,17 @@ class _Given(_Coming):
         self.made = True
 
 
+def _of_each(objects: Any, change: Any) -> Any:
+    """Return Boxes, Keypoints or Instances with each of their arrays changed."""
+    return type(objects)(*(part if isinstance(part, tuple) else change(part) for part in objects))
+
+
 def _copied(made: Any) -> Any:
     """Return a copy with the same structure."""
     if isinstance(made, torch.Tensor):
         return made.clone()
-    if isinstance(made, (Boxes, Keypoints)):
-        return type(made)(*map(_copied, made))
+    if isinstance(made, (Boxes, Keypoints, Instances)):
+        return _of_each(made, _copied)
     return type(made)(map(_copied, made)) if isinstance(made, (list, tuple)) else made
 
 
@@ -214,9 +220,10 @@ class Loader:
           of ``plenumctl hash``.
         - Names with a colon, such as "caption:txt" or "mask:seg.png:mask": further data of each sample, as in the
           ``fields`` of a :class:`Stream`. Text is a list of str, bytes a list of bytes; numbers and arrays are tensors
-          [N, ...], masks [N, H, W], boxes :class:`pyplenum.Boxes` of tensors, and key points
-          :class:`pyplenum.Keypoints` of tensors. With views, masks, boxes and key points are lists of these, like
-          "views". Unsigned integers become signed tensors: uint16 becomes int32, others keep their bits.
+          [N, ...], masks [N, H, W], boxes :class:`pyplenum.Boxes` of tensors, key points
+          :class:`pyplenum.Keypoints`, and instances :class:`pyplenum.Instances` of tensors, whose ``masks(i)`` returns
+          those of image i. With views, masks, boxes, key points and instances are lists of these, like "views".
+          Unsigned integers become signed tensors: uint16 becomes int32, others keep their bits.
     dtype
         "uint8" or "int8", as in a Stream; or "float32", "float16" or "bfloat16"; or the corresponding type of torch or
         NumPy. With floats, images and views are copies with three channels, and their values are
@@ -601,11 +608,11 @@ class Loader:
         value = batch[field]
         if isinstance(value, list):
             return value if valid is None else [each for each, counts in zip(value, valid) if counts]
-        if isinstance(value, (Boxes, Keypoints)):
-            return type(value)(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])), field) for array in value))
-        if isinstance(value, dict) and isinstance(next(iter(value.values())), (Boxes, Keypoints)):
-            return [type(each)(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field)
-                                 for array in each))
+        if isinstance(value, (Boxes, Keypoints, Instances)):
+            return _of_each(value, lambda array: finish(_of_numpy(array.reshape((-1,) + array.shape[3:])), field))
+        if isinstance(value, dict) and isinstance(next(iter(value.values())), (Boxes, Keypoints, Instances)):
+            return [_of_each(each, lambda array: finish(
+                        _of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field))  # noqa: B023 - called at once
                     for each in value.values() for i in range(each.counts.shape[3])]
         if isinstance(value, dict):  # a mask for each view
             rows = [array.reshape((-1,) + array.shape[3:])[:, i] for array in value.values()

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Checks that examples/detect.py learns to find shapes, with Plenum's batches as with torchvision's."""
 
+import contextlib
 import json
 import os
 import re
+import runpy
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 SOURCE = os.environ["top_srcdir"]
-sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e")]
+sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e"),
+                os.path.join(SOURCE, "python")]
 
 import jobs  # noqa: E402
 import tap  # noqa: E402
@@ -77,6 +81,34 @@ class DetectTest(unittest.TestCase):
         """detect.py learns from Plenum's batches"""
         first, last = self.losses()
         self.assertLess(last, 0.8 * first)
+
+    def test_batches(self):
+        """without shuffle and flips, CocoDetection and a DataLoader give the same pixels, boxes and classes"""
+        if tap.find("pycocotools") is None:
+            self.skipTest("pycocotools is not installed, which CocoDetection needs")
+        import torch
+
+        import pyplenum.torch
+
+        loader, data_loader = pyplenum.torch.Loader, torch.utils.data.DataLoader
+        folder = os.path.join(T, "shapes")
+        with mock.patch.object(sys, "argv", ["detect.py", folder, "--steps", "0"]), \
+                mock.patch("pyplenum.torch.Loader", lambda dataset, pipeline, **options: loader(
+                    dataset, pipeline.replace(" flip(0.5)", ""), shuffle="none", **options)), \
+                mock.patch("torch.utils.data.DataLoader", lambda files, size, shuffle, **options: data_loader(
+                    files, size, **options)), \
+                mock.patch("torch.rand", lambda size: torch.ones(size)), \
+                contextlib.redirect_stdout(sys.stderr):
+            names = runpy.run_path(os.path.join(SOURCE, "examples", "detect.py"))
+            ours, theirs = names["by_plenum"](folder, 0), names["by_torchvision"](folder, 0)
+            for _ in range(6):  # an epoch and a half
+                (images, objects), (other_images, other_objects) = next(ours), next(theirs)
+                self.assertTrue(torch.equal(images, torch.stack(list(other_images))))
+                self.assertEqual((len(objects), len(other_objects)), (16, 16))
+                for one, other in zip(objects, other_objects):
+                    self.assertTrue(torch.equal(one["labels"], other["labels"]))
+                    self.assertLess((one["boxes"] - other["boxes"]).abs().max(), 1 / 64)
+            ours.close()
 
     def test_torchvision(self):
         """the loss with CocoDetection and a DataLoader is the same, up to noise"""

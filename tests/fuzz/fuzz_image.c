@@ -35,6 +35,7 @@ static const char *const pipelines[] = {
     "exif scale_jitter(16x11,0.1:3,fill=9:5:1) flip(0.5)",
     "exif zoom_out(1:5,fill=9:5:1) resize(16x11) flip(0.5)",
     "zoom_out(1:5,p=1) letterbox(9x16) flip(0.5)",
+    "zoom_out(1:5) iou_crop resize(9x16) flip(0.5)",
     "rrc(16) flip(0.5) color_jitter(0.4, 0.4, 0.4, p=0.8) grayscale(0.2) solarize(128, p=0.2)",
     "rrc(16) vertical_flip(0.5) erase(0.5, value=pixel) flip(0.5) erase(0.3, value=random) "
     "cutout(5, p=0.5)",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - reads any bytes as a JSON text, as a field, as boxes or key points, and as a number
- * and a label: the result is a value or an error message. */
+/* fuzz_json.c - tries any bytes as a JSON text, as a field, as boxes, key points or outlines, and
+ * as a number and a label: the result is a value or an error message. */
 #include "config.h"
 
 #include <errno.h>
@@ -36,6 +36,44 @@ static bool are_poses(const struct field_piece *piece)
            most == piece->shape.shape[1];
 }
 
+/* Returns whether the outlines have the lengths that they and the shape state. */
+static bool are_outlines(const struct field_piece *piece)
+{
+    const uint8_t *at = piece->bytes, *end = at + piece->len;
+    uint32_t count = 0;
+
+    for (; at < end; count++) {
+        struct field_outline head;
+        uint32_t left, number = 0;
+
+        if ((size_t)(end - at) < sizeof(head))
+            return false;
+        memcpy(&head, at, sizeof(head));
+        at += sizeof(head);
+        left = head.numbers;
+        if (left > (size_t)(end - at) / sizeof(number))
+            return false;
+        for (uint32_t i = 0; i < head.polygons; i++) { /* each has the number of its points */
+            if (left == 0)
+                return false;
+            memcpy(&number, at + (head.numbers - left) * sizeof(number), sizeof(number));
+            if (number < 3 || number > (left - 1) / 2)
+                return false;
+            left -= 1 + 2 * number;
+        }
+        for (uint32_t i = 0, last = 0; head.polygons == 0 && i < head.numbers; i++) {
+            memcpy(&number, at + i * sizeof(number), sizeof(number));
+            if (number < last)
+                return false;
+            last = number;
+        }
+        if (head.polygons > 0 ? left > 0 : number != head.height * head.width)
+            return false;
+        at += head.numbers * sizeof(number);
+    }
+    return field_shape_is_valid(&piece->shape) && count == piece->shape.shape[0];
+}
+
 static void make(enum field_as as, const char *member, const uint8_t *data, size_t size)
 {
     struct field_stored s = {.state = FIELD_THERE, .member = member, .json = as == FIELD_AS_FLOAT};
@@ -47,7 +85,9 @@ static void make(enum field_as as, const char *member, const uint8_t *data, size
     if (r == 0)
         r = field_make_piece(&spec, &s, &piece, &err);
     if (r < 0 ? r != -EBADMSG || !err.text[0]
-              : piece.len > FIELD_BYTES_MAX || (as == FIELD_AS_KEYPOINTS && !are_poses(&piece)) ||
+              : piece.len > (as == FIELD_AS_INSTANCES ? FIELD_OUTLINES_MAX : FIELD_BYTES_MAX) ||
+                    (as == FIELD_AS_INSTANCES && !are_outlines(&piece)) ||
+                    (as == FIELD_AS_KEYPOINTS && !are_poses(&piece)) ||
                     (as == FIELD_AS_BOXES &&
                      field_boxes_bytes(piece.len / sizeof(struct plenum_box)) != piece.shape.room))
         abort();
@@ -92,6 +132,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make(FIELD_AS_BOXES, "a.b", data, size);
     make(FIELD_AS_KEYPOINTS, NULL, data, size);
     make(FIELD_AS_KEYPOINTS, "a.b", data, size);
+    make(FIELD_AS_INSTANCES, NULL, data, size);
+    make(FIELD_AS_INSTANCES, "a.b", data, size);
     make(FIELD_AS_TEXT, "label", data, size);
     make(FIELD_AS_LINE, "label", data, size);
     make(FIELD_AS_FLOAT, "label", data, size);

@@ -28,8 +28,7 @@ static const struct option_def defs[] = {
 };
 static const struct options_program program = {.name = "fuzz", .defs = defs, .count = 5};
 static const char *const none[] = {NULL};
-static const struct settings_rules rules = {
-    .program = &program, .command_line_only = none, .repeatable = none};
+static const struct settings_rules rules = {.program = &program, .command_line_only = none};
 static unsigned faults;
 
 static void require(bool truth)

@@ -56,7 +56,8 @@ static void put_all(struct frame_buffer *b)
                   {.type = PLENUM_FIELD_KEYPOINTS,
                    .dims = 2,
                    .shape = {3, 17},
-                   .room = 8 + 3 * (16 + 12 * 17 + 4)}}};
+                   .room = 8 + 3 * (16 + 12 * 17 + 4)},
+                  {.type = PLENUM_FIELD_INSTANCES, .dims = 1, .shape = {3}, .room = 8 + 3 * 16}}};
     struct wire_slot slot;
 
     (void)wire_slot_init(&open, &slot);
@@ -78,8 +79,8 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_open(b, 1, &open);
     (void)snprintf(open.fields, sizeof(open.fields),
                    "a:txt:text,b:c.npy:npy,m:m.png:mask,o:json:boxes:0.2500,"
-                   "k:json:keypoints:1-2 3-4");
-    open.num_fields = fields.count = 5;
+                   "k:json:keypoints:1-2 3-4,i:json:instances:0.2500");
+    open.num_fields = fields.count = 6;
     memcpy(open.field, fields.field, sizeof(open.field));
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
@@ -135,7 +136,11 @@ static void text_seeds(void)
         "caption:txt, vector:clip.npy:npy,ids : json.ids:int64",
         "a:json:boxes:0.25,b:json.c:boxes",
         "k:json:keypoints:coco,l:json.c:keypoints:1-2 3-4",
+        "i:json:instances,j:json.c:instances:0.25",
         "train",
+        "scale_jitter(64x32, 0.1:2, fill=1:2:3, interpolation=bicubic) hsv(0.015, 0.7, 0.4)",
+        "zoom_out(1:4, fill=9, p=0.5) letterbox(64)",
+        "zoom_out(1:4) iou_crop(scale=0.3:1, ratio=1/2:2, boxes=objects) resize(30x20)",
         "eval",
         "none",
         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
@@ -312,6 +317,10 @@ static void json_seeds(void)
         "{\"annotations\": [{\"keypoints\": [1, 2.5, 2, 3, 4, 1], \"category_id\": 5}, {}]}",
         "{\"keypoints\": [[[1, 2, 2], [0, 0, 0]], [1, 2, 1]], \"labels\": [5, 6]}",
         "[1, 2, 2, 3.5, 4.5, 1]",
+        "[{\"segmentation\": [[1, 2.5, 3, 4, 5, 6], [0, 0, 9, 0, 9, 9]], \"category_id\": 5}]",
+        "{\"annotations\": [{\"segmentation\": {\"size\": [3, 4], \"counts\": [2, 3, 7]}, "
+        "\"bbox\": [0, 0, 2, 3], \"category_id\": 5}, {\"iscrowd\": 1}]}",
+        "[{\"segmentation\": {\"size\": [30, 40], \"counts\": \"T3n0b1nn0\"}, \"category_id\": 5}]",
         "\xef\xbb\xbf{\"x\": [NaN, Infinity, -Infinity, 1e999], \"label\": 1.0}",
         "{\"x\": \"\\ud800\", \"label\": \"10\"}",
         "{\"x\": \"a\\u0000b\", \"label\": \"a\\u0000b\"}",

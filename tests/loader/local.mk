@@ -91,12 +91,14 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 check_PROGRAMS += %D%/render/moved
 %C%_render_moved_CFLAGS = $(AM_CFLAGS)
 %C%_render_moved_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
-check_PROGRAMS += %D%/render/placed
+check_PROGRAMS += %D%/render/drawn %D%/render/placed
+%C%_render_drawn_CFLAGS = $(AM_CFLAGS)
+%C%_render_drawn_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_render_placed_CFLAGS = $(AM_CFLAGS)
 %C%_render_placed_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
-dist_check_SCRIPTS += %D%/render/test_moves.py %D%/render/test_placed.py
+dist_check_SCRIPTS += %D%/render/test_drawn.py %D%/render/test_moves.py %D%/render/test_placed.py
 if PYTHON_FOUND
-TESTS += %D%/render/test_moves.py %D%/render/test_placed.py
+TESTS += %D%/render/test_drawn.py %D%/render/test_moves.py %D%/render/test_placed.py
 endif
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests mosaics: an independent implementation of docs/pixels.md, section 3.12, joins pictures that were resized alone,
+"""Tests mosaics: an independent implementation of docs/pixels.md, section 3.14, joins pictures that were resized alone,
 and places their boxes and key points."""
 
 import json

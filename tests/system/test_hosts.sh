@@ -110,6 +110,15 @@ ok "--port-range: Open MPI's daemons listen on these ports only" all 'same $code
     'same "$(sed "s/.*:200[0-9][0-9]$/one of them/" out | sort -u)" "one of them"'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' --port-range 20000-20099 "$mpi_sum"
     ok "MPI works with --port-range" same "$(grep -c 'sum 6' out)" 6; }
+if on v3 ip rule add to "$VHOSTS_NET.1" ipproto tcp dport 30000-65534 prohibit 2>log; then
+    on v3 ip rule add to "$VHOSTS_NET.2" ipproto tcp dport 30000-65534 prohibit
+    job --host 'v[1-3]:2' --port-range 20000-20099 --loader none -x WORLD_HOSTS=3 -x LD_LIBRARY_PATH --collectives tcp \
+        "$top_builddir/tests/libdist/collectives/comm_world"
+    ok "collectives over TCP work through a firewall that leaves the ports of --port-range open" same $code 0
+    for i in 1 2; do on v3 ip rule del to "$VHOSTS_NET.$i" ipproto tcp dport 30000-65534 prohibit; done
+else
+    skip "a firewall and collectives" "$(cat log)"
+fi
 if on v2 ip rule add to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit 2>log; then
     job --host 'v[1-3]' --port-range "$ports" true
     ok "a port that one host cannot reach is detected before the start" all 'same $code 125' \

@@ -22,6 +22,7 @@
 #include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/limits.h"
+#include "loader/image/resize/iou.h"
 
 enum {
     TRIES = 10,      /* like torchvision */
@@ -74,6 +75,11 @@ static uint64_t draw_area(uint64_t area, struct rational low, struct rational hi
     u128 scale = ((u128)a << AREA_BITS) + (u128)word * (b - a);
 
     return (uint64_t)(area * scale / ((uint64_t)low.den * high.den));
+}
+
+uint64_t crop_scaled(uint64_t n, struct rational low, struct rational high, uint32_t word)
+{
+    return draw_area(n, low, high, word) >> AREA_BITS;
 }
 
 /* Returns low * (high / low)^(word / 2^32), rounded down to Q48. */
@@ -351,63 +357,79 @@ static void locate_jitter(const struct pipeline *p, const struct image_draw *dra
     locate_padded(p, ret);
 }
 
-/* A larger canvas, and where the image lies on it. */
-struct canvas {
-    uint32_t width, height, left, top;
-};
-
-static struct canvas draw_canvas(const struct pipeline *p, const struct image_draw *draw,
-                                 uint32_t width, uint32_t height)
+static struct iou_canvas draw_canvas(const struct pipeline *p, const struct image_draw *draw,
+                                     uint32_t width, uint32_t height)
 {
     struct philox_block d = image_draw_words(draw, DRAW_ZOOM, 0);
-    struct canvas canvas = {.width = width, .height = height};
+    struct iou_canvas canvas = {width, height, {.width = width, .height = height}};
 
     if (!rational_happens(p->zoom.p, d.word[0]))
         return canvas;
-    canvas.width = (uint32_t)(draw_area(width, p->zoom.low, p->zoom.high, d.word[1]) >> AREA_BITS);
-    canvas.height =
-        (uint32_t)(draw_area(height, p->zoom.low, p->zoom.high, d.word[1]) >> AREA_BITS);
-    canvas.left = philox_below(d.word[2], canvas.width - width);
-    canvas.top = philox_below(d.word[3], canvas.height - height);
+    canvas.width = (uint32_t)crop_scaled(width, p->zoom.low, p->zoom.high, d.word[1]);
+    canvas.height = (uint32_t)crop_scaled(height, p->zoom.low, p->zoom.high, d.word[1]);
+    canvas.picture.left = philox_below(d.word[2], canvas.width - width);
+    canvas.picture.top = philox_below(d.word[3], canvas.height - height);
     return canvas;
 }
 
-/* Place a part of an axis of `from` pixels that becomes `to` pixels, after `more` pixels of
- * padding: both ends at the nearest pixels, but at least one apart. */
-static struct crop_axis place_part(uint32_t start, uint32_t len, uint32_t from, uint32_t to,
-                                   uint32_t more)
+/* Place the part of the image's axis that is shown. The region begins at `start` of the image,
+ * which has `size` pixels, and its `from` pixels become `to`. Both ends of the part come to the
+ * nearest pixels, but at least one apart. */
+static struct crop_axis place_part(int64_t start, uint32_t from, uint32_t size, uint32_t to,
+                                   uint32_t part[2])
 {
-    uint32_t first = (uint32_t)divide_half_even((uint64_t)start * to, from);
-    uint32_t end = (uint32_t)divide_half_even(((uint64_t)start + len) * to, from);
+    int64_t begin = start > 0 ? start : 0, end = start + from < size ? start + from : size;
+    uint32_t first, last;
 
+    assert(begin < end);
+    first = (uint32_t)divide_half_even((uint64_t)(begin - start) * to, from);
+    last = (uint32_t)divide_half_even((uint64_t)(end - start) * to, from);
     if (first == to)
         first--;
-    if (end <= first)
-        end = first + 1;
-    return (struct crop_axis){.size = end - first, .more = more + first};
+    if (last <= first)
+        last = first + 1;
+    part[0] = (uint32_t)begin;
+    part[1] = (uint32_t)(end - begin);
+    return (struct crop_axis){.size = last - first, .more = first};
 }
 
-/* Show a canvas as locate_resized() or locate_letterbox() shows an image, but resize only the image
- * on it. */
-static void locate_zoomed(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
-                          uint32_t height, struct crop *ret)
+/* Show a region of a canvas as locate_resized() or locate_letterbox() shows an image, but resize
+ * only the part of the image in it. */
+static void locate_region(const struct pipeline *p, const struct iou_canvas *canvas,
+                          const struct rect *region, struct crop *ret)
 {
-    struct canvas canvas = draw_canvas(p, draw, width, height);
-    uint32_t left = 0, top = 0;
+    int64_t x = (int64_t)region->left - canvas->picture.left;
+    int64_t y = (int64_t)region->top - canvas->picture.top;
+    uint32_t left = 0, top = 0, columns[2], rows[2];
 
     ret->width = p->width;
     ret->height = p->height;
     if (p->crop == PIPELINE_LETTERBOX) {
-        locate_letterbox(p, canvas.width, canvas.height, ret);
+        locate_letterbox(p, region->width, region->height, ret);
         left = ret->across.more;
         top = ret->down.more;
     }
-    ret->box = (struct rect){.width = width, .height = height};
-    ret->across = place_part(canvas.left, width, canvas.width, ret->width, left);
-    ret->down = place_part(canvas.top, height, canvas.height, ret->height, top);
+    ret->across = place_part(x, region->width, canvas->picture.width, ret->width, columns);
+    ret->down = place_part(y, region->height, canvas->picture.height, ret->height, rows);
+    ret->across.more += left;
+    ret->down.more += top;
+    ret->box = (struct rect){columns[0], rows[0], columns[1], rows[1]};
     ret->width = ret->across.size;
     ret->height = ret->down.size;
     locate_padded(p, ret);
+}
+
+/* Place the image on a canvas, and crop this: zoom_out, iou_crop, or both. */
+static void locate_placed(const struct pipeline *p, const struct image_draw *draw,
+                          const struct rect *image, const struct image_boxes *boxes,
+                          struct crop *ret)
+{
+    struct iou_canvas canvas = draw_canvas(p, draw, image->width, image->height);
+    struct rect region;
+
+    if (!p->iou_crop || !iou_draw(p, draw, boxes, &canvas, &region))
+        region = (struct rect){.width = canvas.width, .height = canvas.height};
+    locate_region(p, &canvas, &region, ret);
 }
 
 /* Convert `at`, a position on a resized axis, to a position in the image, in pixels. The part of
@@ -455,7 +477,7 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
     assert(width > 0 && width <= IMAGE_SIDE_MAX && height > 0 && height <= IMAGE_SIDE_MAX);
     assert((uint64_t)width * height <= IMAGE_PIXELS_MAX);
     ret->padded = false;
-    switch (pipeline->zoom.p.num > 0 ? PIPELINE_CROPS : pipeline->crop) {
+    switch (pipeline_is_placed(pipeline) ? PIPELINE_CROPS : pipeline->crop) {
     case PIPELINE_RRC:
         ret->box = random_box(pipeline, draw, width, height, tables);
         ret->width = pipeline->width;
@@ -480,8 +502,9 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
     case PIPELINE_SCALE_JITTER:
         locate_jitter(pipeline, draw, width, height, ret);
         break;
-    case PIPELINE_CROPS: /* after zoom_out */
-        locate_zoomed(pipeline, draw, width, height, ret);
+    case PIPELINE_CROPS: /* after zoom_out or iou_crop */
+        locate_placed(pipeline, draw, &(struct rect){.width = width, .height = height},
+                      &tables->boxes, ret);
         break;
     case PIPELINE_MOSAIC: /* rendered in parts */
     case PIPELINE_NO_IMAGE:

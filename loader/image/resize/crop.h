@@ -34,12 +34,17 @@ struct crop {
     enum pipeline_filter filter; /* the resize filter; not PIPELINE_RANDOM */
 };
 
-/** Tables that depend only on the pipeline. Starts as zeros; kept from image to image. */
+/** Tables that depend only on the pipeline, and boxes. Starts as zeros; kept from image to
+ * image. */
 struct crop_tables {
     /* The ratios that `root` was computed for; den = 0: none yet. */
     struct rational ratio_min, ratio_max;
-    uint64_t root[32]; /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
+    struct image_boxes boxes; /* of this image, for iou_crop */
+    uint64_t root[32];        /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
 };
+
+/** Returns n * (low + (high - low) * word / 2^32), rounded down. */
+uint64_t crop_scaled(uint64_t n, struct rational low, struct rational high, uint32_t word);
 
 /** Draw the sides of a rectangle that covers a random part of `area` pixels, using the first two
  * words of a draw: `width` is sqrt(area * ratio), `height` sqrt(area / ratio), to the nearest

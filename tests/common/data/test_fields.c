@@ -27,6 +27,7 @@ ParameterizedTestParameters(fields, kinds)
         {"a:ids:float32", .right = {PLENUM_FIELD_FLOAT32, PLENUM_FIELD_FLOAT32}},
         {"a:json:boxes", .right = {PLENUM_FIELD_BOXES, PLENUM_FIELD_BOXES}},
         {"a:k:keypoints", .right = {PLENUM_FIELD_KEYPOINTS, PLENUM_FIELD_KEYPOINTS}},
+        {"a:k:instances", .right = {PLENUM_FIELD_INSTANCES, PLENUM_FIELD_INSTANCES}},
         {"a:png:mask", .right = {PLENUM_FIELD_UINT8, PLENUM_FIELD_UINT16}, .mask = true},
         {"a:npy:npy", .array = true},
     };

@@ -23,6 +23,12 @@ int __lsan_is_turned_off(void)
     return 1;
 }
 
+#ifdef HAVE_TLS
+static const bool has_tls = true;
+#else
+static const bool has_tls = false;
+#endif
+
 struct many_hosts {
     uint32_t instances, hosts;
     pid_t pids[MANY_HOSTS_MOST];
@@ -104,7 +110,7 @@ static void make_servers(struct many_hosts *all, const uint32_t *counts, bool en
         (void)snprintf(name, sizeof(name), "many-%d-%u-%u", (int)getpid(), number, i);
         if (meeting_server_create(name, "job", counts[i], &all->servers[i], addresses[i], &err) < 0)
             die(err.text);
-        if (encrypted)
+        if (encrypted && has_tls)
             meeting_server_set_secret(all->servers[i], secret);
         all->instances += counts[i];
     }

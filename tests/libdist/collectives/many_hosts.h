@@ -16,7 +16,9 @@ typedef int many_hosts_instance(struct plenum_job *job, const void *arg);
 
 struct many_hosts;
 
-/** Start the instances. @param counts  [hosts]: the instances of each */
+/** Start the instances. Without TLS in this build, nothing is encrypted.
+ *
+ * @param counts  [hosts]: the instances of each */
 struct many_hosts *many_hosts_start(const uint32_t *counts, uint32_t hosts, bool encrypted,
                                     many_hosts_instance *run, const void *arg);
 

@@ -239,6 +239,19 @@ class DetectionTest(unittest.TestCase):
             self.assertIn("--longest and --shortest would shrink the pictures of", err)
             self.assertFalse(os.path.exists(self.path("packed/small")))
 
+    def test_options_are_given_once(self):
+        """no option and no field overrides an earlier one of the same name"""
+        data = f"coco:{self.path('coco')}"
+        for options, words in (
+                (("--fields", "a:objects:boxes", "--fields", "b:image_id:int64"), "--fields is given twice: give it once"),
+                (("--fields=a:objects:boxes", "--seed", "1", "--seed", "1"), "--seed is given twice: give it once"),
+                (("--fields", "a:objects:boxes,a:image_id:int64"), "fields: 'a' is given twice")):
+            code, out, err = self.ctl("hash", data, *options)
+            self.assertIn(code, (1, 2))
+            self.assertEqual(out, "")
+            self.assertIn(words, err)
+        self.assertIn("setting 'split' is given twice", self.ctl("hash", f"coco,split=a,split=b:{data}")[2])
+
     def test_other_fields(self):
         """pack names the fields that it leaves out"""
         data = self.list_of("captions.csv", "coco/train2017", lambda n: [])
@@ -306,10 +319,9 @@ class DetectionTest(unittest.TestCase):
         with open(xml, encoding="utf-8") as f:
             good = f.read()
         width, height = self.made.sizes[1]
-        turned = (f"its annotations say that it is {height} x {width}, but it is {width} x {height}: boxes may be for "
-                  "another version of it")
-        for size, wrong in (((width, height), {}), ((height, width), {("annotations", name): turned}), ((0, 0), {}),
-                            (("?", height), {})):
+        swapped = {("annotations", name): f"its annotations say that it is {height} x {width}, but it is {width} x "
+                   f"{height}: boxes may be for another version of it"}
+        for size, wrong in (((width, height), {}), ((height, width), swapped), ((0, 0), {}), (("?", height), {})):
             write(xml, good.replace("<filename>", "<size><width>%s</width><height>%s</height></size><filename>" % size))
             self.assertEqual(self.problems(f"voc:{folder}"), wrong)
         write(xml, good)

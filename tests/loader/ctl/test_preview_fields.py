@@ -126,12 +126,24 @@ class PreviewFieldsTest(unittest.TestCase):
                         (red, green))
         self.assertLess(image[70, 60].max(), 70)
 
+    def test_instances(self):
+        """the pixels of each object have a tint of its number's colour, and others keep theirs"""
+        self.write({"json": json.dumps([
+            {"segmentation": [[10, 8, 40, 8, 40, 24, 10, 24]], "category_id": 9},
+            {"segmentation": [[56, 48, 88, 48, 88, 72, 56, 72]], "category_id": 9}]).encode()})
+        image = self.image("json:json:instances")
+        for number, (top, bottom, left, right) in ((1, (8, 24, 10, 40)), (2, (48, 72, 56, 88))):
+            self.assert_colour(image[top + 2:bottom - 2, left + 2:right - 2],
+                               [(GREY + c + 1) // 2 for c in VOC[number]])
+            image[max(top - 8, 0):bottom + 8, left - 8:right + 8] = GREY  # and what JPEG blurs around it
+        self.assert_colour(image, (GREY, GREY, GREY))
+
     def test_lines(self):
         """strings and numbers are printed below the images; masks, boxes and key points are not"""
         self.write({"txt": LONG.encode(), "n": b"7 -8 9", "seg": png(self.mask(np.uint8)), "npy": npy(np.zeros((2, 3))),
                     "utf": "äöü ß".encode() * 3, "json": b"[]"})
         height = self.sheet().shape[0]
-        for lines, fields in ((0, ("seg:seg:mask", "json:json:boxes", "k:json:keypoints")), (1, ("n:n:int64",)),
+        for lines, fields in ((0, ("seg:seg:mask", "json:json:boxes", "k:json:keypoints", "i:json:instances")), (1, ("n:n:int64",)),
                               (2, ("npy:npy:npy",)), (1, ("raw:txt:bytes",)), (3, ("txt",)), (3, ("caption:txt",)),
                               (2, ("utf",)), (6, ("txt", "n:n:float32", "npy:npy:npy"))):
             self.assertEqual(self.sheet(*fields).shape[0] - height, SMALL_LINE * lines, fields)

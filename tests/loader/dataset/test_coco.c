@@ -44,6 +44,11 @@ static int note_item(void *arg, const struct json_item *item, struct plenum_erro
     size_t at = strlen(p->got);
 
     (void)err;
+    if (item->value.at)
+        cr_assert(eq(
+            int,
+            memcmp(p->text + item->at, item->value.at, (size_t)(item->value.end - item->value.at)),
+            0));
     if (!item->value.at)
         (void)snprintf(p->got + at, sizeof(p->got) - at, "%s[;", item->member);
     else

@@ -144,6 +144,64 @@ Test(folder, links_to_folders_and_files_are_followed)
     dataset_unref(d);
 }
 
+Test(folder, detection_data_sets_are_recognised)
+{
+    static const struct {
+        const char *files[2], *name, *open;
+    } cases[] = {
+        {{"annotations/instances_val.json", "val/a.jpg"}, "COCO", "coco:"},
+        {{"valid/_annotations.coco.json", "valid/a.jpg"}, "COCO", "coco:"},
+        {{"data.yaml", "train/images/a.jpg"}, "YOLO", "yolo:"},
+        {{"labels/a.txt", "images/a.jpg"}, "YOLO", "yolo:FILE, with a data.yaml that names "},
+        {{"Annotations/a.xml", "JPEGImages/a.jpg"}, "Pascal VOC", "voc:"},
+        {{"annotations/a.json", "val/a.jpg"}, NULL, NULL},
+        {{"Annotations/a.xml", "pictures/a.jpg"}, NULL, NULL},
+        {{"annotations", "images/a.jpg"}, NULL, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char path[700], want[900];
+        struct dataset *d;
+
+        for (size_t k = 0; k < 2; k++) {
+            (void)snprintf(path, sizeof(path), "set%zu/%s", i, cases[i].files[k]);
+            tree_write_text(&tree, path, "x");
+        }
+        (void)snprintf(path, sizeof(path), "%s/set%zu", tree.root, i);
+        d = opened(path);
+        (void)snprintf(want, sizeof(want),
+                       "it is arranged like a data set of %s, but is read as a folder of classes, "
+                       "without boxes: open it as %s%s",
+                       cases[i].name ? cases[i].name : "", cases[i].open ? cases[i].open : "",
+                       path);
+        if (!cases[i].name)
+            (void)snprintf(want, sizeof(want), "it is arranged like");
+        cr_expect(eq(int, strstr(dataset_get_warning(d), want) != NULL, cases[i].name != NULL),
+                  "%s: %s", path, dataset_get_warning(d));
+        dataset_unref(d);
+        (void)snprintf(want, sizeof(want), "folder:%s", path); /* this is what the user wants */
+        d = opened(want);
+        cr_expect(eq(ptr, (void *)strstr(dataset_get_warning(d), "it is arranged like"), NULL),
+                  "%s", want);
+        dataset_unref(d);
+    }
+}
+
+Test(folder, files_of_annotations_are_recognised)
+{
+    char text[700];
+
+    tree_write_text(&tree, "x.yaml", "train: images\nnc: 1\n");
+    tree_write_text(&tree, "x.json", "{\"images\": [], \"annotations\": []}\n");
+    (void)snprintf(text, sizeof(text),
+                   "if it is the data.yaml of a YOLO data set, open it as yolo:%s",
+                   tree_path(&tree, "x.yaml"));
+    refused(tree_path(&tree, "x.yaml"), -EINVAL, text);
+    (void)snprintf(text, sizeof(text), "if it has the annotations of COCO, open it as coco:%s",
+                   tree_path(&tree, "x.json"));
+    refused(tree_path(&tree, "x.json"), -EINVAL, text);
+}
+
 Test(folder, other_folders_are_rejected_with_a_message)
 {
     char text[600];

@@ -912,7 +912,7 @@ static int64_t folded(enum pipeline_pad mode, int64_t x, int64_t n)
 
 /* Returns which samples of the resized image are shown, [count]; -1: the level of the padding. `n`
  * is the number of samples of the resized image. tests/loader/render/test_placed.py checks what
- * the renderer computes for scale_jitter and zoom_out. */
+ * the renderer computes for scale_jitter, zoom_out and iou_crop. */
 static int64_t *places_of(const struct pipeline *p, const struct crop_axis *placed, int64_t n,
                           uint32_t count, uint32_t window, uint32_t random)
 {
@@ -921,7 +921,7 @@ static int64_t *places_of(const struct pipeline *p, const struct crop_axis *plac
     more = all < count ? count - all : 0;
     first = (int64_t)(((uint64_t)random * (uint64_t)(all + 2 * more - count + 1)) >> 32);
     for (int64_t i = 0; i < count; i++) {
-        if (p->crop == PIPELINE_SCALE_JITTER || p->zoom.p.num > 0) {
+        if (p->crop == PIPELINE_SCALE_JITTER || pipeline_is_placed(p)) {
             at[i] = (int64_t)placed->first + i - placed->more;
             at[i] = at[i] < n ? at[i] : -1;
         } else if (p->crop == PIPELINE_LETTERBOX) {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* placed.c - prints where random pipelines with scale_jitter and zoom_out place pictures and boxes:
- * test_placed.py computes the same from docs/pixels.md.
+/* placed.c - prints where random pipelines with scale_jitter, zoom_out and iou_crop place pictures
+ * and boxes: test_placed.py computes the same from docs/pixels.md.
  *
  *     placed FIRST COUNT
  *
  * prints for each number from FIRST on:
  *
  *     image SEED EPOCH POSITION WIDTH HEIGHT TEXT    the picture's size, and the canonical text
- *     resized WIDTH HEIGHT LEFT TOP    the size of the resized picture, and its place in the image
+ *     boxes (LEFT TOP RIGHT BOTTOM)*4    of the picture
+ *     part LEFT TOP WIDTH HEIGHT    of the picture
+ *     resized WIDTH HEIGHT LEFT TOP    that part: its size and place in the image
  *     shown LEFT TOP RIGHT BOTTOM MIRRORED    the reported geometry
- *     box LEFT TOP RIGHT BOTTOM [LEFT TOP RIGHT BOTTOM]    in the picture, and in the image
+ *     box [LEFT TOP RIGHT BOTTOM]    each box in the image, if it is shown
  */
 #include "config.h"
 
@@ -38,7 +40,7 @@ static void make_text(char *ret, size_t size)
     uint32_t low = 1 + below(30), high = low + below(30), side = 10 + below(20);
     uint32_t width = 1 + below(300), height = 1 + below(300), p = 1 + below(10);
 
-    switch (below(3)) {
+    switch (below(5)) {
     case 0:
         (void)snprintf(ret, size, "scale_jitter(%ux%u, %u/10:%u/10) flip(0.5)", height, width, low,
                        high);
@@ -46,6 +48,14 @@ static void make_text(char *ret, size_t size)
     case 1:
         (void)snprintf(ret, size, "zoom_out(%u/10:%u/10, p=%u/10) resize(%ux%u) flip(0.5)", side,
                        side + low, p, height, width);
+        break;
+    case 2:
+        (void)snprintf(ret, size, "iou_crop(scale=%u/100:1, ratio=1/%u:2) resize(%ux%u) flip(0.5)",
+                       low, 1 + below(4), height, width);
+        break;
+    case 3:
+        (void)snprintf(ret, size, "zoom_out(%u/10:%u/10, p=%u/10) iou_crop resize(%ux%u) flip(0.5)",
+                       side, side + low, p, height, width);
         break;
     default:
         (void)snprintf(ret, size, "zoom_out(%u/10:%u/10, p=%u/10) letterbox(%ux%u)", side,
@@ -73,7 +83,6 @@ static void print_boxes(const struct image_view *view, const struct plenum_box *
         memcpy(&head, moved, sizeof(head));
         memcpy(&box, moved + sizeof(head), sizeof(box));
         printf("box");
-        print_box(&boxes[i]);
         if (head.count > 0)
             print_box(&box);
         printf("\n");
@@ -97,7 +106,7 @@ static void print_one(uint64_t number)
                               .draw = {.seed = number * 0x9E3779B97F4A7C15, .epoch = 3}};
     struct image_shown *shown = &view.shown;
     struct plenum_box boxes[BOXES];
-    struct crop_tables tables = {0};
+    struct crop_tables tables = {.boxes = {(const uint8_t *)boxes, BOXES}};
     struct crop crop;
     char text[200];
 
@@ -114,6 +123,10 @@ static void print_one(uint64_t number)
     shown->mirror = crop.mirror;
     printf("image %" PRIu64 " %u %u %u %u %s\n", view.draw.seed, view.draw.epoch,
            view.draw.position, shown->width, shown->height, pipeline.text);
+    printf("boxes");
+    for (uint32_t i = 0; i < BOXES; i++)
+        print_box(&boxes[i]);
+    printf("\npart %u %u %u %u\n", crop.box.left, crop.box.top, crop.box.width, crop.box.height);
     printf("resized %u %u %" PRId64 " %" PRId64 "\n", crop.width, crop.height,
            (int64_t)crop.across.more - crop.across.first,
            (int64_t)crop.down.more - crop.down.first);

@@ -752,7 +752,7 @@ class Stores(unittest.TestCase):
             self.assertFalse(re.search(f"planted|{store_server.SECRET}|Signature=", got), got)
 
     def test_addresses(self):
-        """a name that leads to this host is rejected"""
+        """a name that resolves to this host is rejected"""
         name = socket.gethostname()
         try:
             here = socket.gethostbyname(name).startswith("127.")
@@ -764,7 +764,7 @@ class Stores(unittest.TestCase):
         self.env["PLENUM_STORE_RETRY"] = "1ms"
         got = self.hash(f"tar:{url}")
         if "resolve" in got:
-            self.skipTest("no name of this host leads to a loopback address")
+            self.skipTest("no name of this host resolves to a loopback address")
         self.assertIn("its host resolves to a loopback or link-local address", got)
         self.assertEqual(self.store.count, 0)
 
