@@ -29,7 +29,7 @@ class PipelinesTest(unittest.TestCase):
         """the page explains exactly the words that the parser knows"""
         known = set(re.findall(r'(?:parser_word|begin_stage)\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT))
         fills = {"random", "pixel"}
-        keys = {"scale", "ratio", "interpolation", "fill", "boxes"}
+        keys = {"scale", "ratio", "interpolation", "fill", "boxes", "block"}
         known |= keys & set(re.findall(r'parser_key\(p, "(\w+)"\)', SOURCE_TEXT))
         known -= {"fast-v1", "p", "value"} | fills
         known |= set(operations())

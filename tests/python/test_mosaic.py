@@ -286,6 +286,8 @@ class MosaicTest(unittest.TestCase):
             pyplenum.Stream(f"tar,label=cls:{path_of('few.tar')}", "mosaic(32)", micro_batch=2)
         with self.assertRaisesRegex(pyplenum.PlenumError, "samples with views cannot be mosaics"):
             stream("view(a, 2, mosaic(32))", [])
+        with self.assertRaisesRegex(pyplenum.PlenumError, "instances cannot be used with mosaic"):
+            stream("mosaic(32)", ["objects:json:instances"])
         with self.assertRaisesRegex(pyplenum.PlenumError, "masks cannot be used with mixup"):
             stream("mosaic(32) mixup(1)", FIELDS)
 
