@@ -30,12 +30,14 @@ struct bench_normalise_arguments {
 #define AT(field) offsetof(struct bench_normalise_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images per batch (default 64)", NULL},
-    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "side of an image (default 224)", NULL},
-    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL},
+    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images per batch (default 64)", NULL,
+     false},
+    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "side of an image (default 224)", NULL,
+     false},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL, false},
     {"loops", 0, "NAME", OPTION_TEXT, AT(loops), 0, 0,
-     "avx2 or portable (default: the best for this processor)", NULL},
-    {"json", 0, NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     "avx2 or portable (default: the best for this processor)", NULL, false},
+    {"json", 0, NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
 };
 
 static const struct options_program program = {

@@ -31,22 +31,24 @@ struct bench_render_arguments {
 #define AT(field) offsetof(struct bench_render_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL,
+     false},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "rrc pipeline to render (default: train)", NULL},
+     "rrc pipeline to render (default: train)", NULL, false},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
-     "rounds over all photographs and rows (default 15)", NULL},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL},
-    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
+     "rounds over all photographs and rows (default 15)", NULL, false},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL,
+     false},
+    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL, false},
     {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
-     "also measure every other set of loops that this processor can use", NULL},
+     "also measure every other set of loops that this processor can use", NULL, false},
     {"forms", 0, NULL, OPTION_FLAG, AT(forms), 0, 0,
      "rewrite the photographs in each form of JPEG, PNG, WebP and AVIF, and compare with the "
      "formats' libraries",
-     NULL},
+     NULL, false},
     {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,
-     "measure only these rows, for example to profile one (default: all)", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     "measure only these rows, for example to profile one (default: all)", NULL, false},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
 };
 
 static const struct options_program program = {

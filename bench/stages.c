@@ -370,16 +370,18 @@ static const struct {
 #define AT(field) offsetof(struct bench_stages_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL,
+     false},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "pipeline to render, without exif (default: train)", NULL},
+     "pipeline to render, without exif (default: train)", NULL, false},
     {"kernels", 'k', "NAME", OPTION_TEXT, AT(kernels), 0, 0,
-     "loops of the resize (default: the best this processor can use)", NULL},
+     "loops of the resize (default: the best this processor can use)", NULL, false},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
-     "rounds over all photographs (default 9)", NULL},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL},
-    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     "rounds over all photographs (default 9)", NULL, false},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL,
+     false},
+    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL, false},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
 };
 
 static const struct options_program program = {

@@ -690,9 +690,11 @@ static int render_places(struct image_decoder *d, const struct image_view *of, b
         .reader = &reader.base,
         .header = {.width = of->shown.width, .height = of->shown.height, .orientation = 1}};
     struct pipeline *pipeline = &d->lanes[0]->mask;
-    struct image_view view = {.pipeline = pipeline, .draw = of->draw, .dst = planes};
+    struct image_view view = *of;
     int r;
 
+    view.pipeline = pipeline;
+    view.dst = planes;
     *pipeline = *of->pipeline;
     pipeline->exif = false;
     memset(pipeline->fill, 255, sizeof(pipeline->fill));
@@ -712,7 +714,7 @@ int image_find_places(struct image_decoder *d, const struct image_view *view, ui
 
     if (r < 0 || (d->lanes_count == 0 && add_lane(d) < 0))
         return error_set(err, -ENOMEM, "out of memory for a mask");
-    for (int i = 0; r == 0 && i < 2; i++) {
+    for (int i = 0; r == 0 && i < (rows ? 2 : 1); i++) {
         r = render_places(d, view, i == 1, d->planes.bytes, err);
         if (r == 0)
             join_planes(d->planes.bytes, pixels, 2, i == 1 ? rows : columns);

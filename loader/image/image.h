@@ -217,7 +217,7 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
  * @param view     a view as image_render_views() has left it.
  * @param columns  [height][width]; UINT16_MAX where the image shows padding, whichever its mode, or
  *                 nothing of its picture.
- * @param rows     the same.
+ * @param rows     the same, or NULL.
  *
  * Returns 0, or -ENOMEM with `err` set.
  */

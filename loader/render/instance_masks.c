@@ -43,6 +43,7 @@ struct masks_target {
     struct masks_axis axis[2];
     double to[3][3];         /* from the window before the first operation to the image */
     bool bends;              /* w depends on the point */
+    bool encoded;            /* some masks are encoded: `rows` are needed */
     const uint16_t *columns; /* [height][width]: the pixels of the picture that the image shows; */
     const uint16_t *rows;    /* NULL if they are not needed */
     uint8_t *shown;          /* a bit for each pixel that shows the picture */
@@ -394,7 +395,7 @@ static int prepare(struct masks_target *t, bool finds, struct image_decoder *dec
     t->shown = t->toggles + pixels;
     memset(t->toggles, 0, pixels + bits);
     if (finds) {
-        r = image_find_places(decoder, t->view, places, places + pixels, err);
+        r = image_find_places(decoder, t->view, places, t->encoded ? places + pixels : NULL, err);
         t->columns = places;
         t->rows = places + pixels;
     }
@@ -468,17 +469,16 @@ int instance_masks_add(const struct image_file *outlines, const struct boxes_tar
     struct masks_target t = {
         .view = view, .width = view->pipeline->width, .height = view->pipeline->height};
     struct moves moves;
-    bool encoded;
     int r;
 
     if (outlines->len == 0)
         return 0;
-    r = check_sizes(outlines, &view->shown, &encoded, err);
+    r = check_sizes(outlines, &view->shown, &t.encoded, err);
     if (r < 0)
         return r;
     moves_draw(view->pipeline, &view->draw, &moves);
     set_map(&t, &moves);
-    r = prepare(&t, encoded || !is_whole(&view->shown, &moves), decoder, scratch, err);
+    r = prepare(&t, t.encoded || !is_whole(&view->shown, &moves), decoder, scratch, err);
     if (r == 0)
         draw_all(&t, outlines, &moves, to);
     scratch_trim(scratch, KEPT);

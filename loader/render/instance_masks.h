@@ -11,8 +11,8 @@
 #include "loader/render/boxes.h"
 
 /**
- * Draw the mask of each object whose box boxes_add() adds, in the same order, and add the objects to
- * those that the image already has. docs/pixels.md, 3.12, defines this.
+ * Draw the mask of each object whose box boxes_add() adds, in the same order, and add the objects
+ * to those that the image already has. docs/pixels.md, 3.12, defines this.
  *
  * @param outlines  as field_make_instances() writes them, not aligned.
  * @param to        `dst` is a struct plenum_instances with its objects, and zeros behind them.

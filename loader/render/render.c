@@ -413,7 +413,7 @@ static int put_followers(const struct picture *picture, struct image_view *views
         const struct field_shape *shape = &fields->shape[i];
 
         if (!shape->mask && !field_is_of_image(shape))
-            continue;
+            continue; /* only followers of a partner have been read */
         list_targets(picture->job, views, count, i, to);
         for (uint32_t k = 0; k < count && r == 0; k++) {
             views[k].dst = to[k];
@@ -647,7 +647,6 @@ static int put_mosaic_followers(const struct picture *picture, struct mosaic_job
         for (uint32_t k = 0; k < MOSAIC_PARTS && field_is_of_image(&fields->shape[i]); k++) {
             m->view[k].dst = dst;
             r = add_objects(&m->picture[k], &m->view[k], i, err);
-            assert(r == 0); /* only instances can fail */
         }
         if (fields->shape[i].mask)
             r = put_mosaic_mask(picture, m, i, dst, err);

@@ -197,8 +197,9 @@ class InstancesTest(unittest.TestCase):
         write_tar(path_of("encoded.tar"), rows)
         for pipeline in ("rrc(31x27) flip(0.5)", "letterbox(33x50) vertical_flip(0.5)", "pad(7) random_crop(32)",
                          "resize(60x45) center_crop(50x40) rotate(40)", "rrc(32) perspective(0.6) erase(1)",
-                         "rrc(32) rand_augment(3, 9) flip(0.5)"):
-            with stream(["o:json:instances", "m:seg.png:mask"], pipeline, "encoded.tar", epochs=4) as s:
+                         "rrc(32) rand_augment(3, 9) flip(0.5)",
+                         "zoom_out(1:2) iou_crop resize(31x29) rotate(20)"):
+            with stream(["o:json:instances", "m:seg.png:mask", "b:json:boxes"], pipeline, "encoded.tar", epochs=4) as s:
                 for batch in s:
                     for at in np.ndindex(batch.samples.shape):
                         masks, found = batch["o"].masks(*at), (batch["m"][at] == 1).astype(np.uint8)

@@ -243,7 +243,8 @@ class DetectionTest(unittest.TestCase):
         """no option and no field overrides an earlier one of the same name"""
         data = f"coco:{self.path('coco')}"
         for options, words in (
-                (("--fields", "a:objects:boxes", "--fields", "b:image_id:int64"), "--fields is given twice: give it once"),
+                (("--fields", "a:objects:boxes", "--fields", "b:image_id:int64"),
+                 "--fields is given twice: give it once"),
                 (("--fields=a:objects:boxes", "--seed", "1", "--seed", "1"), "--seed is given twice: give it once"),
                 (("--fields", "a:objects:boxes,a:image_id:int64"), "fields: 'a' is given twice")):
             code, out, err = self.ctl("hash", data, *options)

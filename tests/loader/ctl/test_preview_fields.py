@@ -143,7 +143,8 @@ class PreviewFieldsTest(unittest.TestCase):
         self.write({"txt": LONG.encode(), "n": b"7 -8 9", "seg": png(self.mask(np.uint8)), "npy": npy(np.zeros((2, 3))),
                     "utf": "äöü ß".encode() * 3, "json": b"[]"})
         height = self.sheet().shape[0]
-        for lines, fields in ((0, ("seg:seg:mask", "json:json:boxes", "k:json:keypoints", "i:json:instances")), (1, ("n:n:int64",)),
+        followers = ("seg:seg:mask", "json:json:boxes", "k:json:keypoints", "i:json:instances")
+        for lines, fields in ((0, followers), (1, ("n:n:int64",)),
                               (2, ("npy:npy:npy",)), (1, ("raw:txt:bytes",)), (3, ("txt",)), (3, ("caption:txt",)),
                               (2, ("utf",)), (6, ("txt", "n:n:float32", "npy:npy:npy"))):
             self.assertEqual(self.sheet(*fields).shape[0] - height, SMALL_LINE * lines, fields)

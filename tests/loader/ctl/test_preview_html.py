@@ -202,6 +202,23 @@ class PreviewHtmlTest(unittest.TestCase):
                 self.assertEqual("#" + bytes(overlay[30 * i + 7, 20, :3]).hex(), colour)
             self.assertEqual([i["id"] for i in page.find("input")], ["masks"])
 
+    def test_instances(self):
+        """the masks of instances are an image over each image of each view, in the colours of their numbers"""
+        self.write("data/c/x", json=json.dumps([
+            {"segmentation": [[10, 8, 40, 8, 40, 24, 10, 24]], "category_id": 9},
+            {"segmentation": [[56, 48, 88, 48, 88, 72, 56, 72]], "category_id": 9}]).encode())
+        page = self.page("o:json:instances", pipeline=f"view(a, 2, {PLAIN}) view(b, 1, {PLAIN} flip(1))")
+        overlays = page.images(class_="mask")
+        self.assertEqual(len(overlays), 3)
+        want = np.zeros((SIDE, SIDE), int)
+        want[8:24, 10:40], want[48:72, 56:88] = 1, 2
+        for overlay, numbers in zip(overlays, (want, want, want[:, ::-1])):
+            self.assertTrue(((overlay[..., 3] == 255) == (numbers > 0)).all())
+            for number in (1, 2):
+                colours = {bytes(pixel) for pixel in overlay[numbers == number][:, :3]}
+                self.assertEqual(["#" + colour.hex() for colour in colours], [VOC[number]])
+        self.assertEqual([i["id"] for i in page.find("input")], ["masks"])
+
     def test_boxes(self):
         """a box is a rectangle in its class's colour, at its place, with its class and object"""
         page = self.page("objects:objects:boxes", data=self.detection(["person", "cat"]), pipeline=f"{PLAIN} flip(1)")

@@ -90,7 +90,8 @@ class Stores(unittest.TestCase):
 
     @staticmethod
     def ctl_hash(name, env, *options):
-        got = run(CTL, "hash", name, "--pipeline", PIPELINE, *options, env=dict(env))
+        pipeline = () if "--pipeline" in options else ("--pipeline", PIPELINE)
+        got = run(CTL, "hash", name, *pipeline, *options, env=dict(env))
         return got.stdout.strip() if got.returncode == 0 else got.stderr.strip()
 
     def hash(self, name, *options):
