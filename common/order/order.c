@@ -269,6 +269,22 @@ uint32_t order_substitute(const struct order *order, uint32_t epoch, uint32_t po
     return order->first + philox_below(block.word[0], order->n);
 }
 
+uint32_t order_mosaic(const struct order *order, uint32_t epoch, uint32_t position, uint32_t block,
+                      uint32_t k)
+{
+    static const uint32_t steps[] = {0, 1, 4, 6}; /* all differences are different */
+    uint32_t repeat = order->repeat ? order->repeat : 1, samples = order->n;
+    uint32_t at = position / repeat, blocks = samples / block ? samples / block : 1;
+    uint32_t number = at / block < blocks ? at / block : blocks - 1, begin = number * block;
+    uint32_t len = number + 1 < blocks ? block : samples - begin, slot;
+
+    assert(k < ARRAY_LEN(steps) && block > 0 && position < order_positions(order));
+    slot = order_permute(order->seed, epoch, DRAW_RING, number, len, at - begin);
+    slot = order_unpermute(order->seed, epoch, DRAW_RING, number, len,
+                           (uint32_t)(((uint64_t)slot + steps[k]) % len));
+    return (begin + slot) * repeat + position % repeat;
+}
+
 int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err)
 {
     const char *colon = strchr(text, ':');

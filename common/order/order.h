@@ -84,6 +84,18 @@ static inline uint32_t order_partner(const struct order *order, uint32_t positio
                       order_positions(order));
 }
 
+enum { ORDER_MOSAIC_LEAST = 7 }; /* with fewer samples, a mosaic would show one of them twice */
+
+/**
+ * Returns the position whose picture is the k-th of the mosaic at `position` (0 ... N - 1), k = 0
+ * ... 3; the 0-th is its own. The others are among about `block` positions, which does not depend
+ * on the steps of a run. For each k this is a bijection, so each picture is in four mosaics.
+ *
+ * Constant time and memory. Threads: any.
+ */
+uint32_t order_mosaic(const struct order *order, uint32_t epoch, uint32_t position, uint32_t block,
+                      uint32_t k);
+
 /** Samples of a data set, [first, end); end 0: to its end. */
 struct order_subset {
     uint32_t first, end;

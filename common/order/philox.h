@@ -34,6 +34,7 @@ enum draw_purpose {
     DRAW_OPERATION = 16,  /* operations after the crop: draws from 16 * the operation's number on */
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,
+    DRAW_MOSAIC = 20,     /* mosaic: words: centre x, y, corner */
     DRAW_MIXUP = 19,      /* mixup, cutmix: draw 0 decides; then attempts for the share */
     DRAW_SCALE = 26,      /* scale_jitter: words: scale, place */
     DRAW_ZOOM = 27,       /* zoom_out: words: whether, side, left, top */
@@ -46,7 +47,8 @@ enum draw_purpose {
     DRAW_CUT = 44,        /* where strata are cut: word 0 */
     DRAW_BLOCKS = 45,     /* the order of blocks, for strata */
     DRAW_MEMBER = 46,     /* the order of a class's samples */
-    DRAW_CLASSES = 47,    /* the order of classes; 48 to 50 are reserved by docs/order.md */
+    DRAW_CLASSES = 47,    /* the order of classes; 48 and 49 are reserved by docs/order.md */
+    DRAW_RING = 50,       /* the order in which mosaics take pictures from a block */
 };
 
 struct philox_block {

@@ -75,8 +75,8 @@ static int refuse_foreign(struct parser *p)
 }
 
 /* Words that begin a pipeline, except presets. */
-static const char *const crops[] = {"rrc",      "resize",   "letterbox", "pad", "scale_jitter",
-                                    "zoom_out", "iou_crop", "view",      "none"};
+static const char *const crops[] = {"rrc",          "resize",   "letterbox", "mosaic", "pad",
+                                    "scale_jitter", "zoom_out", "iou_crop",  "view",   "none"};
 
 static void try_crops(struct str_nearest *near)
 {

@@ -14,6 +14,8 @@ enum {
     PIPELINE_OPS_MAX = 16,    /* operations after the crop */
     PIPELINE_KERNEL_MAX = 99, /* width of a blur's kernel */
     PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
+    PIPELINE_BLOCK_MIN = 13,  /* positions in a block of mosaics */
+    PIPELINE_BLOCK_MAX = 1000000,
     PIPELINE_ALPHA_MAX = 10,  /* the largest alpha of mixup and cutmix */
     PIPELINE_ZOOM_MAX = 16,   /* largest side of zoom_out's canvas, in sides of the image */
     PIPELINE_FIELD_MAX = 32,  /* bytes of a field's name with its NUL */
@@ -53,6 +55,8 @@ enum pipeline_crop {
     PIPELINE_STRETCH,      /* resize(HxW): the whole image, regardless of its proportions */
     PIPELINE_LETTERBOX,    /* letterbox(HxW, fill=g): the whole image with padding */
     PIPELINE_SCALE_JITTER, /* scale_jitter(HxW, a:b, fill=g): at a random scale */
+    PIPELINE_MOSAIC,       /* mosaic(HxW, block=A, fill=g): parts of four pictures */
+    PIPELINE_PART,         /* one of these parts; no text has it */
     PIPELINE_NO_IMAGE,     /* none: no pixels and no file; the size is 0 x 0 */
     PIPELINE_CROPS,        /* number of kinds */
 };
@@ -274,6 +278,10 @@ struct pipeline {
     bool iou_crop;                  /* PIPELINE_STRETCH: first crop, depending on boxes */
     char boxes[PIPELINE_FIELD_MAX]; /* the field that iou_crop uses; "": the only one of boxes */
     struct rational jitter[2];      /* PIPELINE_SCALE_JITTER: the smallest and largest scale */
+    uint32_t block;                 /* PIPELINE_MOSAIC: positions among which its pictures are */
+    /** PIPELINE_PART: the mosaic's size is resize_width and resize_height; bit 0 of its corner: it
+     *  is on the right, bit 1: at the bottom. */
+    uint32_t corner;
     enum pipeline_filter filter;
     struct rational flip; /* probability of a left-right flip, before all other operations */
     uint32_t ops_count;
@@ -292,6 +300,12 @@ struct pipeline {
  * Returns 0, or -EINVAL with a message that quotes the stage at fault.
  */
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err);
+
+/** Does each sample show parts of four pictures? */
+static inline bool pipeline_is_mosaic(const struct pipeline *pipeline)
+{
+    return pipeline->crop == PIPELINE_MOSAIC;
+}
 
 /** Does the pipeline give each sample a second label and a weight? */
 static inline bool pipeline_mixes(const struct pipeline *pipeline)

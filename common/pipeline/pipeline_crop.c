@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline_crop.c - the part of the image that a sample shows: the stages before the operations.
  *
- *     rrc(HxW) | scale_jitter(HxW) | [zoom_out] letterbox(HxW) |
+ *     rrc(HxW) | mosaic(HxW) | scale_jitter(HxW) | [zoom_out] letterbox(HxW) |
  *     [zoom_out] [iou_crop] resize(HxW) |
  *     [resize(S) | resize(HxW)] [pad(N)] [center_crop | random_crop]
  *
@@ -192,6 +192,32 @@ static int parse_jitter(struct parser *p, struct pipeline *ret)
     return r < 0 ? r : parser_close(p, takes);
 }
 
+static int parse_mosaic(struct parser *p, struct pipeline *ret)
+{
+    static const char takes[] = "mosaic takes a size, block=POSITIONS (13 to 1000000), fill=LEVEL "
+                                "(0 to 255) or R:G:B, and interpolation=NAME";
+    int r;
+
+    ret->crop = PIPELINE_MOSAIC;
+    ret->block = 64;
+    memset(ret->fill, 114, sizeof(ret->fill));
+    if (!parser_char(p, '('))
+        return parser_error(p, "mosaic needs a size, as in mosaic(640)");
+    r = parse_size(p, &ret->height, &ret->width);
+    while (r == 0 && parser_char(p, ',')) {
+        r = parser_fill(p, ret->fill);
+        if (r == -ENOENT)
+            r = parser_key(p, "block")
+                    ? parser_number(p, PIPELINE_BLOCK_MIN, PIPELINE_BLOCK_MAX, takes, &ret->block)
+                    : parse_filter(p, takes, &ret->filter);
+    }
+    if (r < 0)
+        return r;
+    if (ret->height < 2 || ret->width < 2)
+        return parser_error(p, "a mosaic must have at least 2 x 2 pixels");
+    return parser_close(p, takes);
+}
+
 static int parse_resize(struct parser *p, struct pipeline *ret)
 {
     static const char takes[] = "resize takes a size and interpolation=NAME";
@@ -333,6 +359,8 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret)
         return parse_jitter(p, ret);
     if (!ret->iou_crop && parser_word(p, "letterbox"))
         return parse_letterbox(p, zooms, ret);
+    if (!placed && parser_word(p, "mosaic"))
+        return parse_mosaic(p, ret);
     if (placed)
         return parse_zoomed(p, ret);
     resized = parser_word(p, "resize");
@@ -402,6 +430,7 @@ void pipeline_write_crop(FILE *f, const struct pipeline *p)
     static const char *const heads[PIPELINE_CROPS] = {
         [PIPELINE_RRC] = "rrc",
         [PIPELINE_LETTERBOX] = "letterbox",
+        [PIPELINE_MOSAIC] = "mosaic",
         [PIPELINE_SCALE_JITTER] = "scale_jitter",
     };
 
@@ -419,7 +448,9 @@ void pipeline_write_crop(FILE *f, const struct pipeline *p)
         }
         if (p->crop == PIPELINE_RRC)
             pipeline_write_shape(f, &p->shape);
-        else
+        if (p->crop == PIPELINE_MOSAIC)
+            (void)fprintf(f, ",block=%u", p->block);
+        if (p->crop != PIPELINE_RRC)
             pipeline_write_fill(f, p->fill);
         write_filter(f, p);
         return;

@@ -72,6 +72,9 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
             p->err, -EINVAL,
             "view %s: pipeline: samples with views cannot be mixed: leave mixup, cutmix or mix out",
             view->name);
+    if (pipeline_is_mosaic(&view->pipeline))
+        return error_set(p->err, -EINVAL, "view %s: pipeline: samples with views cannot be mosaics",
+                         view->name);
     if (view->pipeline.crop == PIPELINE_NO_IMAGE)
         return parser_error(
             p, "a view has images: 'none' must be the only word of the pipeline, without views");
@@ -183,11 +186,11 @@ uint64_t views_pixels(const struct views *views)
     return pixels;
 }
 
-/* Returns whether any field is a mask. */
-static bool have_masks(const struct fields *fields)
+/* Returns whether any field is of this kind. */
+static bool have_kind(const struct fields *fields, enum field_as as)
 {
     for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->spec[i].as == FIELD_AS_MASK)
+        if (fields->spec[i].as == as)
             return true;
     return false;
 }
@@ -203,10 +206,14 @@ int views_check_fields(const struct views *views, const struct fields *fields,
         return error_set(
             err, -EINVAL,
             "masks, boxes and key points are cropped with the images: the pipeline cannot be none");
-    if (views_mix(views) && views->view[0].pipeline.mix.mixup.num > 0 && have_masks(fields))
+    if (views_mix(views) && views->view[0].pipeline.mix.mixup.num > 0 &&
+        have_kind(fields, FIELD_AS_MASK))
         return error_set(err, -EINVAL,
                          "masks cannot be used with mixup, because each pixel then belongs to two "
                          "pictures: use cutmix, or leave mixup out");
+    if (views_parts(views) > 1 && have_kind(fields, FIELD_AS_INSTANCES))
+        return error_set(err, -EINVAL,
+                         "instances cannot be used with mosaic: request masks or boxes instead");
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
@@ -221,7 +228,7 @@ int views_check_fields(const struct views *views, const struct fields *fields,
 
 uint32_t views_pictures(const struct views *views)
 {
-    return views_mix(views) ? 2 : 1;
+    return (views_mix(views) ? 2 : 1) * views_parts(views);
 }
 
 int views_shape_fields(const struct views *views, const struct fields *fields,
@@ -236,8 +243,8 @@ int views_shape_fields(const struct views *views, const struct fields *fields,
         if (!field_shape_is_valid(&ret[i]))
             return error_set(err, -EINVAL,
                              "field '%s': an image of this pipeline shows up to %u pictures, whose "
-                             "objects may need more than 1 MiB: leave out mixup and cutmix, or "
-                             "samples with very many objects",
+                             "objects may need more than 1 MiB: leave out mosaic, mixup "
+                             "and cutmix, or samples with very many objects",
                              fields->spec[i].name, pictures);
     }
     return 0;

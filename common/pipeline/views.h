@@ -99,6 +99,12 @@ static inline bool views_have_images(const struct views *views)
     return views->view[0].pipeline.crop != PIPELINE_NO_IMAGE;
 }
 
+/** Returns the number of positions whose pictures a sample shows, apart from mixing. */
+static inline uint32_t views_parts(const struct views *views)
+{
+    return pipeline_is_mosaic(&views->view[0].pipeline) ? 4 : 1;
+}
+
 /** Does the pipeline give each sample a second label and a weight? */
 static inline bool views_mix(const struct views *views)
 {

@@ -299,26 +299,26 @@ static uint64_t begin_pieces(size_t bytes, size_t piece)
 /* ---- allreduce ---- */
 
 /* An allreduce in progress. */
-struct pipeline {
+struct piece_pipeline {
     struct reducing d;
     size_t bytes;
     uint64_t count; /* of pieces */
     uint64_t round; /* the last one that we entered */
 };
 
-static size_t piece_bytes(const struct pipeline *p, uint64_t piece)
+static size_t piece_bytes(const struct piece_pipeline *p, uint64_t piece)
 {
     return min_u64(HALF, p->bytes - piece * HALF);
 }
 
-static int pass_round(struct pipeline *p)
+static int pass_round(struct piece_pipeline *p)
 {
     meeting_enter(W.meeting);
     return hosts_await_all(&p->d.call, ++p->round);
 }
 
 /* Find our slice of a piece, and each host's run of that. */
-static void select_piece(const struct pipeline *p, uint64_t piece)
+static void select_piece(const struct piece_pipeline *p, uint64_t piece)
 {
     struct byte_run slice = cut(piece_bytes(p, piece), W.local, W.channels);
 
@@ -331,7 +331,7 @@ static void select_piece(const struct pipeline *p, uint64_t piece)
 
 /* Reduce our run of a piece whose subtrees are in flight, and begin to gather the other hosts'
  * runs. */
-static int reduce_piece(const struct pipeline *p, uint64_t piece)
+static int reduce_piece(const struct piece_pipeline *p, uint64_t piece)
 {
     struct comm_tcp_part *parts = parts_of(RUNS, piece);
     unsigned char *result;
@@ -350,7 +350,7 @@ static int reduce_piece(const struct pipeline *p, uint64_t piece)
 }
 
 /* Begin the moves of piece s, continue those of s-1, and finish those of s-2. */
-static int move_pieces(const struct pipeline *p, uint64_t s)
+static int move_pieces(const struct piece_pipeline *p, uint64_t s)
 {
     int r = 0;
 
@@ -369,7 +369,7 @@ static int move_pieces(const struct pipeline *p, uint64_t s)
  * in and moving, which also separates the results of s-1 from copying out s-3 in the same half; and
  * between moving and copying out, which separates reading the input of s-1 from copying in s+1.
  * With fewer than three pieces, no half is used twice. */
-static int do_step(struct pipeline *p, uint64_t s)
+static int do_step(struct piece_pipeline *p, uint64_t s)
 {
     const bool reused = p->count > 2;
     int r = 0;
@@ -392,7 +392,7 @@ static int do_step(struct pipeline *p, uint64_t s)
 
 int phases_allreduce(const struct comm_reduction *x, struct plenum_error *err)
 {
-    struct pipeline p = {.d = begin_reducing("allreduce", x, err)};
+    struct piece_pipeline p = {.d = begin_reducing("allreduce", x, err)};
     int r = 0;
 
     p.bytes = x->count * p.d.size;

@@ -310,6 +310,8 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
                       "sets");
     if (r == 0 && !order->mixture)
         r = order_init(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
+    if (r == 0)
+        r = render_check_samples(&s.spec, err);
     if (r < 0) {
         ctl_stream_close(&s);
         return r;

@@ -329,24 +329,6 @@ struct image_scene {
     bool mask;      /* the image is a mask */
 };
 
-/* Keep only the steps that move pixels, for a mask: it is sampled at the nearest pixel, and filled
- * with 255. Flips are not steps. */
-static void keep_moves(struct augment_plan *plan)
-{
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < plan->count; i++)
-        if (plan->steps[i].kind == PIPELINE_AFFINE) {
-            struct augment_step *step = &plan->steps[count++];
-
-            *step = plan->steps[i];
-            step->map.bilinear = false;
-            memset(step->map.fill, 255, sizeof(step->map.fill));
-        }
-    plan->count = count;
-    plan->mixed = 0;
-}
-
 /* Determine which part of an image, or of a mask, a view needs; describe it in view->shown; and
  * prepare for its rows. */
 static int begin_view(struct lane *l, struct image_view *view, const struct image_scene *scene,
@@ -360,7 +342,7 @@ static int begin_view(struct lane *l, struct image_view *view, const struct imag
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
     if (scene->mask) {
-        keep_moves(&l->plan);
+        augment_keep_moves(&l->plan);
         l->crop.filter = PIPELINE_NEAREST;
     }
     l->augments = augment_is_needed(&l->plan);

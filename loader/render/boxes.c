@@ -103,7 +103,8 @@ bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
 {
     const struct image_view *view = to->view;
     const struct image_shown *shown = &view->shown;
-    const double height = view->pipeline->height;
+    const struct image_view *whole_view = moves_whole_of(&to->whole, view);
+    const double height = whole_view->pipeline->height, left = to->whole.left, top = to->whole.top;
     const float *part = shown->box;
     struct span x = cut((struct span){box->left, box->right}, 0, shown->width);
     struct span y = cut((struct span){box->top, box->bottom}, 0, shown->height);
@@ -119,9 +120,11 @@ bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
         return false;
     x = move(x, part[0], part[2], view->pipeline->width, shown->mirror);
     y = move(y, part[1], part[3], view->pipeline->height, false);
+    x = (struct span){left + x.from, left + x.to};
+    y = (struct span){top + y.from, top + y.to};
     if (moves->count > 0 || moves->lost)
         seen *= follow(moves, &x, &y);
-    if (shown->upside_down)
+    if (whole_view->shown.upside_down)
         y = (struct span){height - y.to, height - y.from};
     if (seen > 0 && to->area.where != MOVES_EVERYWHERE)
         seen *= keep_area(&to->area, &x, &y);
@@ -138,13 +141,14 @@ bool boxes_show_one(const struct plenum_box *box, const struct boxes_target *to,
 
 void boxes_add(const uint8_t *boxes, uint32_t count, const struct boxes_target *to)
 {
+    const struct image_view *whole = moves_whole_of(&to->whole, to->view);
     struct plenum_boxes head;
     struct moves moves;
 
     memcpy(&head, to->dst, sizeof(head));
     assert(head.count + count <= to->most);
     if (count > 0)
-        moves_draw(to->view->pipeline, &to->view->draw, &moves);
+        moves_draw(whole->pipeline, &whole->draw, &moves);
     for (uint32_t i = 0; i < count; i++) {
         struct plenum_box box, seen;
 

@@ -14,6 +14,7 @@
 /** Where boxes are added. */
 struct boxes_target {
     const struct image_view *view; /* the image, as rendered */
+    struct moves_whole whole;      /* if `view` is a part of an image */
     struct moves_area area;        /* the part of the image that shows the boxes' picture */
     uint32_t visible;              /* the smallest share of a box that must be shown, in 1/10000 */
     uint32_t most;                 /* boxes that `dst` has room for */

@@ -12,7 +12,7 @@
 
 /**
  * Draw the mask of each object whose box boxes_add() adds, in the same order, and add the objects
- * to those that the image already has. docs/pixels.md, 3.12, defines this.
+ * to those that the image already has. docs/pixels.md, 3.13, defines this.
  *
  * @param outlines  as field_make_instances() writes them, not aligned.
  * @param to        `dst` is a struct plenum_instances with its objects, and zeros behind them.

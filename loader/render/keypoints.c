@@ -41,6 +41,7 @@ static bool move(const struct keypoints_target *to, const struct moves *moves,
                  struct plenum_keypoint *point)
 {
     const struct pipeline *pipeline = to->view->pipeline;
+    const struct image_view *whole = moves_whole_of(&to->whole, to->view);
     const struct image_shown *shown = &to->view->shown;
     const struct plenum_keypoint from = *point;
     const float *part = shown->box;
@@ -52,10 +53,11 @@ static bool move(const struct keypoints_target *to, const struct moves *moves,
         !place(from.x, part[0], part[2], pipeline->width, shown->width, &at[0]) ||
         !place(from.y, part[1], part[3], pipeline->height, shown->height, &at[1]))
         return false;
-    at[0] = shown->mirror ? pipeline->width - at[0] : at[0];
+    at[0] = to->whole.left + (shown->mirror ? pipeline->width - at[0] : at[0]);
+    at[1] += to->whole.top;
     if (!moves_point(moves, at, &end))
         return false;
-    end.at[1] = shown->upside_down ? pipeline->height - end.at[1] : end.at[1];
+    end.at[1] = whole->shown.upside_down ? whole->pipeline->height - end.at[1] : end.at[1];
     if (to->area.where == MOVES_INSIDE && !is_within(&to->area.rect, end.at, true))
         return false;
     if (to->area.where == MOVES_OUTSIDE)
@@ -65,7 +67,7 @@ static bool move(const struct keypoints_target *to, const struct moves *moves,
         .y = (float)end.at[1],
         .visibility = end.covered ? HIDDEN : from.visibility,
     };
-    return end.mirrored ^ shown->mirror ^ shown->upside_down;
+    return end.mirrored ^ shown->mirror ^ whole->shown.upside_down;
 }
 
 /* Swap two points, of which an object may lack one or both. */
@@ -107,12 +109,13 @@ void keypoints_add(const uint8_t *bytes, uint32_t len, const struct keypoints_ta
 {
     const uint32_t most = to->shape->shape[1];
     const uint8_t *end = bytes + len;
+    const struct image_view *whole = moves_whole_of(&to->whole, to->view);
     struct plenum_poses head;
     struct moves moves;
 
     memcpy(&head, to->dst, sizeof(head));
     if (len > 0)
-        moves_draw(to->view->pipeline, &to->view->draw, &moves);
+        moves_draw(whole->pipeline, &whole->draw, &moves);
     for (; bytes < end; head.count++) {
         uint8_t *at = to->dst + field_poses_bytes(head.count, most);
         struct plenum_pose pose;

@@ -14,6 +14,7 @@
 /** Where key points are added. */
 struct keypoints_target {
     const struct image_view *view;   /* the image, as rendered */
+    struct moves_whole whole;        /* if `view` is a part of an image */
     struct moves_area area;          /* the part of the image that shows the points' picture */
     const struct field_spec *spec;   /* the pairs of left and right points */
     const struct field_shape *shape; /* the most objects, and the most points of an object */

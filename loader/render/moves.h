@@ -75,6 +75,20 @@ struct moves_area {
     struct rect rect;
 };
 
+/** The image of which a view is one part, and where that part is, in pixels before the flip from
+ * top to bottom. */
+struct moves_whole {
+    const struct image_view *view; /* NULL: the view is the whole image */
+    uint32_t left, top;
+};
+
+/** Returns the whole image. */
+static inline const struct image_view *moves_whole_of(const struct moves_whole *whole,
+                                                      const struct image_view *view)
+{
+    return whole->view ? whole->view : view;
+}
+
 /** Move a point. Returns whether it stays within the window at each operation; otherwise `ret` is
  * undefined. */
 bool moves_point(const struct moves *moves, const double point[2], struct moves_place *ret);

@@ -28,131 +28,21 @@
 #include "loader/render/boxes.h"
 #include "loader/render/instance_masks.h"
 #include "loader/render/keypoints.h"
+#include "loader/render/mosaic.h"
 #include "loader/render/slices.h"
 
 enum {
     PROBES_MAX = 100,
-    PARTNER = 1,          /* index of the partner's picture */
-    PAIR_KEPT = 64 << 20, /* bytes that are kept from sample to sample */
+    PARTNER = MOSAIC_PARTS, /* index of the partner's first picture */
+    PAIR_KEPT = 64 << 20,   /* bytes that are kept from sample to sample */
 };
-
-void render_files_trim(struct render_files *files, size_t keep)
-{
-    for (uint32_t i = 0; i < RENDER_PICTURES_MAX; i++) {
-        struct render_file *file = &files->of[i];
-
-        if (file->image.cap > keep)
-            dataset_buffer_fini(&file->image);
-        if (file->fields.cap > keep)
-            dataset_buffer_fini(&file->fields);
-    }
-}
-
-uint64_t render_files_bytes(const struct render_files *files)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < RENDER_PICTURES_MAX; i++)
-        bytes += files->of[i].image.len + files->of[i].fields.len;
-    return bytes;
-}
-
-void render_files_clear(struct render_files *files)
-{
-    for (uint32_t i = 0; i < RENDER_PICTURES_MAX; i++)
-        files->of[i].image.len = files->of[i].fields.len = 0;
-}
-
-void render_scratch_fini(struct render_scratch *scratch)
-{
-    image_decoder_destroy(scratch->decoder);
-    render_files_trim(&scratch->files, 0);
-    free(scratch->pair);
-    dataset_buffer_fini(&scratch->hint);
-    scratch_free(&scratch->masks);
-    *scratch = (struct render_scratch){0};
-}
-
-int render_check_images(const struct dataset *dataset, const struct views *views,
-                        struct plenum_error *err)
-{
-    return views_have_images(views) && !dataset_has_images(dataset)
-               ? dataset_refuse_images(dataset, err)
-               : 0;
-}
-
-struct render_target render_target_in(const struct render_spec *spec, void *bytes)
-{
-    struct render_target target = {.boxes = NULL};
-    uint8_t *at = bytes;
-
-    for (uint32_t i = 0; i < spec->views.count; i++) {
-        target.view[i] = at;
-        at += spec->views.view[i].count * render_view_bytes(spec, i);
-    }
-    return target;
-}
-
-static uint64_t bytes_of_field(const struct render_spec *spec, uint32_t i)
-{
-    const struct field_shape shape = render_field_shape(spec, i);
-    uint64_t bytes = 0;
-
-    if (!shape.mask && !field_is_of_image(&shape))
-        return shape.room;
-    for (uint32_t k = 0; k < spec->views.count; k++) {
-        const struct pipeline *p = &spec->views.view[k].pipeline;
-
-        bytes +=
-            spec->views.view[k].count * field_image_bytes(&shape, (uint64_t)p->width * p->height);
-    }
-    return bytes;
-}
-
-uint64_t render_field_bytes(const struct render_spec *spec)
-{
-    const struct fields *fields = dataset_get_fields(spec->dataset);
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < fields->count; i++)
-        bytes += bytes_of_field(spec, i);
-    return bytes;
-}
-
-void render_target_fields(const struct render_spec *spec, uint8_t *room, uint32_t *lengths,
-                          struct render_target *target)
-{
-    const struct fields *fields = dataset_get_fields(spec->dataset);
-
-    for (uint32_t i = 0; i < fields->count; i++) {
-        uint64_t bytes = bytes_of_field(spec, i);
-
-        lengths[i] = (uint32_t)bytes;
-        target->field[i] = room;
-        target->length[i] = field_varies(&fields->shape[i]) ? &lengths[i] : NULL;
-        room += bytes;
-    }
-}
-
-/* Runs of one sample are decoded once already. Samples in stores that are only copied would fill
- * the loader's memory for fetched ones. */
-const char *render_cannot_share(const struct render_spec *spec)
-{
-    if (!views_have_images(&spec->views) || !dataset_has_images(spec->dataset))
-        return "the data set has no images";
-    if (spec->order.repeat > 1)
-        return "they have --repeat";
-    if (dataset_is_generated(spec->dataset))
-        return "the data set is generated";
-    return dataset_is_remote(spec->dataset) ? "the data set is in an object store" : NULL;
-}
 
 /* Returns the largest number of positions in a run. */
 static uint32_t longest_run(const struct render_spec *spec)
 {
     uint32_t most = VIEWS_IMAGES_MAX / spec->views.images;
 
-    if (spec->run == 0 || views_mix(&spec->views))
+    if (spec->run == 0 || views_pictures(&spec->views) > 1)
         return 1;
     return spec->run < most ? spec->run : most;
 }
@@ -173,9 +63,24 @@ static struct image_draw draw_of(const struct render_spec *spec, const struct re
 
 static struct render_try partner_of(const struct render_spec *spec, const struct render_try *try)
 {
-    return (struct render_try){.epoch = try->epoch,
-                               .position = order_partner(&spec->order, draw_of(spec, try).position),
-                               .bad = {try->bad[PARTNER]}};
+    struct render_try partner = {
+        .epoch = try->epoch, .position = order_partner(&spec->order, draw_of(spec, try).position)};
+
+    memcpy(partner.bad, &try->bad[PARTNER], MOSAIC_PARTS * sizeof(partner.bad[0]));
+    return partner;
+}
+
+/* Returns the try of the k-th picture of a position, apart from its partner's. */
+static struct render_try part_of(const struct render_spec *spec, const struct render_try *try,
+                                 uint32_t k)
+{
+    struct image_draw draw = draw_of(spec, try);
+    uint64_t position = try->position;
+
+    if (k > 0)
+        position =
+            order_mosaic(&spec->order, draw.epoch, draw.position, render_pipeline(spec)->block, k);
+    return (struct render_try){.epoch = try->epoch, .position = position, .bad = {try->bad[k]}};
 }
 
 static uint32_t find_candidate(const struct render_spec *spec, const struct render_try *try)
@@ -239,10 +144,11 @@ static void tell_shown(const struct render_job *job, const struct image_view *vi
 /* What a position's images show of one of its pictures. */
 struct picture {
     const struct render_job *job;
-    const struct render_file *file;
-    struct moves_area area; /* all of each image, or a part */
-    bool joins;             /* the images already show another picture */
-    uint8_t *mask;          /* if it joins: room for a mask, [height][width][2] */
+    const struct render_file *file; /* the first one of a mosaic */
+    struct moves_whole whole;       /* view NULL: the picture is not a part of a mosaic */
+    struct moves_area area;         /* all of each image, or a part */
+    bool joins;                     /* the images already show another picture */
+    uint8_t *mask;                  /* if it joins: room for a mask, [height][width][2] */
 };
 
 /* List where the i-th field of each of `count` images is written, for one position after the
@@ -263,16 +169,31 @@ static void list_targets(const struct render_job *job, const struct image_view *
     }
 }
 
+/* Returns the stored bytes of a sample's i-th field. */
+static struct image_file value_of(const struct picture *picture, uint32_t i)
+{
+    const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
+    const uint8_t *bytes = picture->file->fields.bytes;
+    const uint32_t *lengths = (const void *)bytes;
+
+    bytes += fields->count * sizeof(uint32_t);
+    for (uint32_t k = 0; k < i; k++)
+        bytes += fields->stored[k];
+    return (struct image_file){bytes, lengths[i]};
+}
+
 /* Add the boxes, key points or instances of a sample's i-th field to an image's. */
 static int add_objects(const struct picture *picture, const struct image_view *view, uint32_t i,
-                       const struct image_file *value, struct plenum_error *err)
+                       struct plenum_error *err)
 {
     const struct render_job *job = picture->job;
     const struct field_spec *spec = &dataset_get_fields(job->spec->dataset)->spec[i];
     const struct field_shape shape = render_field_shape(job->spec, i);
     const uint64_t pixels = (uint64_t)view->pipeline->width * view->pipeline->height;
-    const uint32_t len = (uint32_t)value->len;
+    const struct image_file value = value_of(picture, i);
+    const uint32_t len = (uint32_t)value.len;
     struct boxes_target to = {.view = view,
+                              .whole = picture->whole,
                               .area = picture->area,
                               .visible = spec->visible,
                               .most = shape.shape[0],
@@ -281,10 +202,11 @@ static int add_objects(const struct picture *picture, const struct image_view *v
     if (!picture->joins)
         memset(view->dst, 0, field_image_bytes(&shape, pixels));
     if (shape.type == PLENUM_FIELD_INSTANCES)
-        return instance_masks_add(value, &to, job->scratch->decoder, &job->scratch->masks, err);
+        return instance_masks_add(&value, &to, job->scratch->decoder, &job->scratch->masks, err);
     if (shape.type == PLENUM_FIELD_KEYPOINTS) {
-        keypoints_add(value->bytes, len,
+        keypoints_add(value.bytes, len,
                       &(struct keypoints_target){.view = view,
+                                                 .whole = picture->whole,
                                                  .area = picture->area,
                                                  .spec = spec,
                                                  .shape = &shape,
@@ -292,7 +214,7 @@ static int add_objects(const struct picture *picture, const struct image_view *v
         return 0;
     }
     to.most = field_boxes_most(shape.room);
-    boxes_add(value->bytes, len / sizeof(struct plenum_box), &to);
+    boxes_add(value.bytes, len / sizeof(struct plenum_box), &to);
     return 0;
 }
 
@@ -311,21 +233,32 @@ static void paste_mask(const struct rect *rect, const struct pipeline *pipeline,
     }
 }
 
-/* Write the masks that belong to images. A picture that joins others replaces a rectangle of
- * theirs. */
-static int put_masks(const struct picture *picture, const struct image_view *views, uint32_t count,
-                     uint32_t i, const struct image_file *file, struct plenum_error *err)
+/* Render the masks of images from a sample's i-th field. */
+static int render_masks(const struct picture *picture, struct image_view *masks, uint32_t count,
+                        uint32_t i, struct plenum_error *err)
 {
     const struct render_job *job = picture->job;
     const struct fields *fields = dataset_get_fields(job->spec->dataset);
-    const uint32_t item = fields->shape[i].room;
+
+    const struct image_file file = value_of(picture, i);
+
+    return image_render_masks(job->scratch->decoder, masks, count, fields->shape[i].room, &file,
+                              err);
+}
+
+/* Write the masks that belong to images. A picture that joins others replaces a rectangle of
+ * theirs. */
+static int put_masks(const struct picture *picture, const struct image_view *views, uint32_t count,
+                     uint32_t i, struct plenum_error *err)
+{
+    const uint32_t item = dataset_get_fields(picture->job->spec->dataset)->shape[i].room;
     struct image_view masks[VIEWS_IMAGES_MAX];
     int r;
 
     memcpy(masks, views, count * sizeof(masks[0]));
     if (picture->joins)
         masks[0].dst = picture->mask;
-    r = image_render_masks(job->scratch->decoder, masks, count, item, file, err);
+    r = render_masks(picture, masks, count, i, err);
     if (r == 0 && picture->joins)
         paste_mask(&picture->area.rect, views[0].pipeline, item, picture->mask, views[0].dst);
     return r;
@@ -350,34 +283,26 @@ static int put_followers(const struct picture *picture, struct image_view *views
                          struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
-    const struct dataset_buffer *record = &picture->file->fields;
-    const uint32_t *lengths = (const void *)record->bytes;
-    const uint8_t *bytes;
     uint8_t *to[VIEWS_IMAGES_MAX];
+    int r = 0;
 
-    if (!record->bytes)
-        return 0; /* of a partner without followers, nothing has been read */
-    bytes = record->bytes + fields->count * sizeof(uint32_t);
-    for (uint32_t i = 0; i < fields->count; bytes += fields->stored[i++]) {
+    for (uint32_t i = 0; i < fields->count && r == 0; i++) {
         const struct field_shape *shape = &fields->shape[i];
-        struct image_file value;
-        int r = 0;
 
         if (!shape->mask && !field_is_of_image(shape))
             continue; /* only followers of a partner have been read */
-        value = (struct image_file){bytes, lengths[i]};
         list_targets(picture->job, views, count, i, to);
         for (uint32_t k = 0; k < count && r == 0; k++) {
             views[k].dst = to[k];
             if (!shape->mask)
-                r = add_objects(picture, &views[k], i, &value, err);
+                r = add_objects(picture, &views[k], i, err);
         }
         if (shape->mask)
-            r = put_masks(picture, views, count, i, &value, err);
+            r = put_masks(picture, views, count, i, err);
         if (r < 0)
             return about_field(picture, &fields->spec[i], r, err);
     }
-    return 0;
+    return r;
 }
 
 /* Set the boxes on which iou_crop depends. */
@@ -400,10 +325,9 @@ static void set_boxes(const struct picture *picture, struct image_view *views, u
     }
 }
 
-/* Render a file's images, and crop and move what follows their pixels in the same way.
- * Also keeps a hint that the decoder found. */
+/* Render a file's images. Also keeps a hint that the decoder found. */
 static int decode(const struct picture *picture, struct image_view *views, uint32_t count,
-                  struct plenum_error *err)
+                  const struct image_store *store, struct plenum_error *err)
 {
     const struct render_job *job = picture->job;
     const struct render_spec *spec = job->spec;
@@ -425,7 +349,7 @@ static int decode(const struct picture *picture, struct image_view *views, uint3
     if (hints)
         (void)hint_cache_get(hints, number, &scratch->hint, &tiles.hint, &tiles.len);
     set_boxes(picture, views, count);
-    r = image_render_views(scratch->decoder, views, count, &spec->store, &file, err);
+    r = image_render_views(scratch->decoder, views, count, store, &file, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r < 0)
         return error_prefix(err, r, "%s",
@@ -433,7 +357,7 @@ static int decode(const struct picture *picture, struct image_view *views, uint3
     if (tiles.found)
         (void)hint_cache_put(hints, number, tiles.found, tiles.found_len, tiles.found_max,
                              tiles.len);
-    return job->dst->field[0] ? put_followers(picture, views, count, err) : 0;
+    return 0;
 }
 
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
@@ -452,8 +376,9 @@ bool render_goes_on(const struct render_spec *spec, struct render_try *try, int 
     return false;
 }
 
-/* Read the file and the fields of a try's sample. */
-static int read_sample(const struct render_spec *spec, struct render_try *try,
+/* Read the file and the fields of a sample. The fields of other positions are needed only if some
+ * follow the pixels. */
+static int read_sample(const struct render_spec *spec, struct render_try *try, bool own,
                        struct render_file *file, struct plenum_error *err)
 {
     uint32_t sample = render_candidate(spec, try);
@@ -461,40 +386,50 @@ static int read_sample(const struct render_spec *spec, struct render_try *try,
 
     if (views_have_images(&spec->views))
         r = dataset_read(spec->dataset, sample, &file->image, err);
-    return r < 0 ? r : dataset_read_fields(spec->dataset, sample, &file->fields, err);
+    if (r < 0 || (!own && !fields_follow_pixels(dataset_get_fields(spec->dataset))))
+        return r;
+    return dataset_read_fields(spec->dataset, sample, &file->fields, err);
+}
+
+/* Read what the pictures of a position need, apart from its partner's, and set try->at. */
+static int read_pictures(const struct render_spec *spec, struct render_try *try, bool own,
+                         struct render_file *files, struct plenum_error *err)
+{
+    int r = 0;
+
+    for (uint32_t k = 0; k < views_parts(&spec->views) && r == 0; k++) {
+        struct render_try part = part_of(spec, try, k);
+
+        try->at = k;
+        r = read_sample(spec, k > 0 ? &part : try, own && k == 0, &files[k], err);
+    }
+    return r;
 }
 
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
                 struct plenum_error *err)
 {
     struct image_draw draw = draw_of(spec, try);
-    struct render_file *other = &files->of[PARTNER];
     struct render_try partner;
     struct mix_plan plan;
-    int r;
+    int r = read_pictures(spec, try, true, files->of, err);
 
-    try->at = 0;
-    r = read_sample(spec, try, &files->of[0], err);
-    if (r < 0)
-        return r;
     mix_draw(render_pipeline(spec), &draw, &plan);
-    if (!plan.mixed)
-        return 0;
-    try->at = PARTNER;
+    if (r < 0 || !plan.mixed)
+        return r;
     partner = partner_of(spec, try);
-    if (fields_follow_pixels(dataset_get_fields(spec->dataset)))
-        return read_sample(spec, &partner, other, err);
-    return dataset_read(spec->dataset, render_candidate(spec, &partner), &other->image, err);
+    r = read_pictures(spec, &partner, false, &files->of[PARTNER], err);
+    try->at = PARTNER + partner.at;
+    return r;
 }
 
 /* Write pixels that need no file. */
-static int render_slices(const struct render_job *job, struct image_view *views, uint32_t count,
+static int render_slices(struct image_view *views, uint32_t count, const struct image_store *store,
                          struct plenum_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct pipeline *p = views[i].pipeline;
-        int r = slices_render(&views[i].draw, (size_t)p->width * p->height, &job->spec->store,
-                              views[i].dst);
+        int r = slices_render(&views[i].draw, (size_t)p->width * p->height, store, views[i].dst);
 
         if (r < 0)
             return error_set(err, r, "out of memory");
@@ -505,23 +440,140 @@ static int render_slices(const struct render_job *job, struct image_view *views,
     return 0;
 }
 
+/* Render images of a picture, or of a sample that needs no file. */
+static int render_pixels(const struct picture *picture, struct image_view *views, uint32_t count,
+                         const struct image_store *store, struct plenum_error *err)
+{
+    const struct render_spec *spec = picture->job->spec;
+    uint32_t sample = render_candidate(spec, picture->job->try);
+
+    if (!views_have_images(&spec->views))
+        return 0;
+    if (dataset_is_generated(dataset_find_set(spec->dataset, &sample)))
+        return render_slices(views, count, store, err);
+    return decode(picture, views, count, store, err);
+}
+
+/* The pictures of a mosaic. */
+struct mosaic_job {
+    struct image_view *whole;
+    struct render_try try[MOSAIC_PARTS];
+    struct render_job job[MOSAIC_PARTS];
+    struct picture picture[MOSAIC_PARTS];
+    struct image_view view[MOSAIC_PARTS];
+};
+
+static void list_parts(const struct picture *picture, struct mosaic_job *m)
+{
+    const struct render_job *job = picture->job;
+
+    for (uint32_t k = 0; k < MOSAIC_PARTS; k++) {
+        const struct mosaic_part *part = mosaic_get_part(job->scratch->mosaic, k);
+
+        m->try[k] = part_of(job->spec, job->try, k);
+        m->job[k] = *job;
+        m->job[k].try = &m->try[k];
+        m->picture[k] = *picture;
+        m->picture[k].job = &m->job[k];
+        m->picture[k].file += k;
+        m->picture[k].whole = (struct moves_whole){m->whole, part->left, part->top};
+        m->picture[k].joins = picture->joins || k > 0;
+        m->view[k] = (struct image_view){.pipeline = &part->pipeline,
+                                         .draw = m->whole->draw,
+                                         .dst = mosaic_get_room(job->scratch->mosaic)};
+    }
+}
+
+/* Write the mask of a mosaic. */
+static int put_mosaic_mask(const struct picture *picture, struct mosaic_job *m, uint32_t i,
+                           uint8_t *dst, struct plenum_error *err)
+{
+    const uint32_t item = dataset_get_fields(picture->job->spec->dataset)->shape[i].room;
+    struct mosaic *mosaic = picture->job->scratch->mosaic;
+
+    if (mosaic_begin_mask(mosaic, item) < 0)
+        return error_set(err, -ENOMEM, "out of memory for a mask");
+    for (uint32_t k = 0; k < MOSAIC_PARTS; k++) {
+        struct image_view mask = m->view[k];
+        int r;
+
+        picture->job->try->at = k;
+        mask.dst = mosaic_get_room(mosaic);
+        r = render_masks(&m->picture[k], &mask, 1, i, err);
+        if (r < 0)
+            return about_field(&m->picture[k],
+                               &dataset_get_fields(picture->job->spec->dataset)->spec[i], r, err);
+        mosaic_put_mask(mosaic, k);
+    }
+    mosaic_finish_mask(mosaic, picture->joins ? picture->mask : dst);
+    if (picture->joins)
+        paste_mask(&picture->area.rect, m->whole->pipeline, item, picture->mask, dst);
+    return 0;
+}
+
+/* Like put_followers(), for the pictures of a mosaic. */
+static int put_mosaic_followers(const struct picture *picture, struct mosaic_job *m,
+                                struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(picture->job->spec->dataset);
+    int r = 0;
+
+    for (uint32_t i = 0; i < fields->count && r == 0; i++) {
+        uint8_t *dst = picture->job->dst->field[i];
+
+        for (uint32_t k = 0; k < MOSAIC_PARTS && field_is_of_image(&fields->shape[i]); k++) {
+            m->view[k].dst = dst;
+            r = add_objects(&m->picture[k], &m->view[k], i, err);
+        }
+        if (fields->shape[i].mask)
+            r = put_mosaic_mask(picture, m, i, dst, err);
+    }
+    return r;
+}
+
+/* Render a mosaic, and set try->at. */
+static int render_mosaic(const struct picture *picture, struct image_view *view,
+                         struct plenum_error *err)
+{
+    static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
+    const struct render_job *job = picture->job;
+    struct render_scratch *scratch = job->scratch;
+    struct mosaic_job m = {.whole = view};
+    int r = 0;
+
+    if ((!scratch->mosaic && mosaic_create(&scratch->mosaic) < 0) ||
+        mosaic_begin(scratch->mosaic, view) < 0)
+        return error_set(err, -ENOMEM, "out of memory for a mosaic");
+    list_parts(picture, &m);
+    for (uint32_t k = 0; k < MOSAIC_PARTS; k++) {
+        job->try->at = k;
+        r = render_pixels(&m.picture[k], &m.view[k], 1, &planes, err);
+        if (r < 0)
+            return r;
+        mosaic_put_part(scratch->mosaic, k);
+    }
+    mosaic_finish(scratch->mosaic, &m.view[0].shown, &job->spec->store);
+    return job->dst->field[0] ? put_mosaic_followers(picture, &m, err) : 0;
+}
+
 /* Render one sample, without mixing: the candidate of this try, or the sample that a run of
  * positions shares. */
 static int render_alone(const struct picture *picture, struct plenum_error *err)
 {
     const struct render_job *job = picture->job;
     struct image_view views[VIEWS_IMAGES_MAX];
-    uint32_t images = list_views(job, views), sample = render_candidate(job->spec, job->try);
-    int r = 0;
+    uint32_t images = list_views(job, views);
+    int r;
 
     assert(job->count == 1 || (job->try->bad[0] == 0 && render_run(job->spec, job->try->position,
                                                                    job->count) == job->count));
-    if (!views_have_images(&job->spec->views))
-        r = 0;
-    else if (dataset_is_generated(dataset_find_set(job->spec->dataset, &sample)))
-        r = render_slices(job, views, images, err);
-    else
-        r = decode(picture, views, images, err);
+    if (views_parts(&job->spec->views) > 1) {
+        r = render_mosaic(picture, views, err);
+    } else {
+        r = render_pixels(picture, views, images, &job->spec->store, err);
+        if (r == 0 && job->dst->field[0] && views_have_images(&job->spec->views))
+            r = put_followers(picture, views, images, err);
+    }
     if (r == 0)
         tell_shown(job, views);
     return r;
@@ -560,6 +612,8 @@ uint64_t render_working_bytes(const struct render_spec *spec)
 {
     uint64_t bytes = views_mix(&spec->views) ? pair_bytes(spec) : 0;
 
+    if (views_parts(&spec->views) > 1)
+        bytes += mosaic_most_bytes(render_pipeline(spec));
     if (spec->masks) /* three planes of each image, as image_render_masks() creates them, and the
                         scratch memory of instance_masks_show() */
         bytes += (3 + 6) * longest_run(spec) * views_pixels(&spec->views);
@@ -595,13 +649,13 @@ static int render_pair(const struct render_job *job, const struct mix_plan *plan
     r = render_alone(&first, err);
     if (r < 0)
         return r;
-    job->try->at = PARTNER;
     two = render_target_in(spec, scratch->pair + render_bytes(spec));
     memcpy(two.field, job->dst->field, sizeof(two.field));
     second.mask = scratch->pair + 2 * render_bytes(spec);
     other.try = &partner;
     other.dst = &two;
     r = render_alone(&second, err);
+    job->try->at = PARTNER + partner.at;
     if (r < 0)
         return r;
     mix_store(plan, image_kernels(0), &format, one.view[0], two.view[0], job->dst->view[0]);

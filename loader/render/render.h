@@ -26,15 +26,17 @@ struct render_spec {
     bool masks;           /* some fields are masks or instances; for render_working_bytes() */
 };
 
-enum { RENDER_PICTURES_MAX = 2 }; /* pictures of a position: its own, and its partner's */
+/* Pictures of a position: four of its mosaic, and four of its partner's. */
+enum { RENDER_PICTURES_MAX = 8 };
 
 /** A sample's file and its fields. */
 struct render_file {
     struct dataset_buffer image, fields;
 };
 
-/** The bytes that a position needs: its own sample's, and its partner's if it is mixed. The fields
- * of others are read only if some follow the pixels. Starts as zeros. */
+/** The bytes that a position needs: those of its own sample and of its mosaic's others, and from
+ * the fifth file on those of its partner if it is mixed. The fields of others are read only if some
+ * follow the pixels. Starts as zeros. */
 struct render_files {
     struct render_file of[RENDER_PICTURES_MAX];
 };
@@ -56,6 +58,7 @@ struct render_scratch {
     struct scratch masks; /* for instance_masks_show() */
     uint8_t *pair;        /* [2][render_bytes()]: a sample and its partner before they are mixed */
     uint64_t pair_bytes;
+    struct mosaic *mosaic; /* created on first use */
 };
 
 void render_scratch_fini(struct render_scratch *scratch);
@@ -122,6 +125,9 @@ static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_
  * message. */
 int render_check_images(const struct dataset *dataset, const struct views *views,
                         struct plenum_error *err);
+
+/** Check that there are enough samples for the pipeline. Returns 0, or -EINVAL with a message. */
+int render_check_samples(const struct render_spec *spec, struct plenum_error *err);
 
 /** Where a sample's pixels are written: for each view, its images one after the other. */
 struct render_target {

@@ -140,6 +140,8 @@ static int set_order(struct session *s, struct plenum_error *err)
     r = wire_order(&s->open, order.n, &s->spec.order, &s->steps, err);
     s->spec.order.mixture = order.mixture;
     s->steps.num_gaps = dataset_get_skips(s->dataset, &s->steps.gaps);
+    if (r == 0)
+        r = render_check_samples(&s->spec, err);
     return r < 0 ? error_prefix(err, r, "%s", dataset_get_name(s->dataset)) : 0;
 }
 

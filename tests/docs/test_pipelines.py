@@ -20,7 +20,7 @@ PRESETS = {"train", "eval", "torchvision_v2", "timm_a1", "dino_global", "mae", "
 
 
 def hashed(pipeline):
-    return subprocess.run([CTL, "hash", "generated:4", "--pipeline", pipeline], capture_output=True, text=True,
+    return subprocess.run([CTL, "hash", "generated:8", "--pipeline", pipeline], capture_output=True, text=True,
                           timeout=300)
 
 
@@ -29,7 +29,7 @@ class PipelinesTest(unittest.TestCase):
         """the page explains exactly the words that the parser knows"""
         known = set(re.findall(r'(?:parser_word|begin_stage)\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT))
         fills = {"random", "pixel"}
-        keys = {"scale", "ratio", "interpolation", "fill", "boxes"}
+        keys = {"scale", "ratio", "interpolation", "fill", "boxes", "block"}
         known |= keys & set(re.findall(r'parser_key\(p, "(\w+)"\)', SOURCE_TEXT))
         known -= {"fast-v1", "p", "value"} | fills
         known |= set(operations())

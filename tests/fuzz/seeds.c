@@ -146,6 +146,7 @@ static void text_seeds(void)
         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
         "resize(256) center_crop(224) flip(1/3)",
         "rrc(24) mixup(0.2)",
+        "mosaic(24x32, block=16, fill=0, interpolation=bicubic) flip(0.5) mixup(0.2)",
         "rrc(24) invert(0.1) mix(mixup=0.8, cutmix=1, p=0.9, switch=0.3)",
         "block:1024",
         "set a 0.7 select=\"label 0..9 and not names x.txt\" folder:x\nset b 1/3 repeat=2 "

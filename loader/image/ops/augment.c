@@ -82,7 +82,7 @@ void augment_use(struct augment *a, const char *kernels)
 uint64_t augment_most_bytes(const struct pipeline *pipeline)
 {
     bool pads = pipeline->crop == PIPELINE_LETTERBOX || pipeline->crop == PIPELINE_SCALE_JITTER ||
-                pipeline->pad > 0 || pipeline->zoom.p.num > 0;
+                pipeline_is_mosaic(pipeline) || pipeline->pad > 0 || pipeline->zoom.p.num > 0;
     uint64_t windows = pads ? 3 : pipeline->ops_count > 0 ? 2 : 0, mixed = 0;
 
     for (uint32_t i = 0; i < pipeline->ops_count; i++)
@@ -388,6 +388,22 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
         }
         pass.steps = step;
     }
+}
+
+void augment_keep_moves(struct augment_plan *plan)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->steps[i].kind == PIPELINE_AFFINE) {
+            struct augment_step *step = &plan->steps[count++];
+
+            *step = plan->steps[i];
+            step->map.bilinear = false;
+            memset(step->map.fill, 255, sizeof(step->map.fill));
+        }
+    plan->count = count;
+    plan->mixed = 0;
 }
 
 void augment_trim(struct augment *a, size_t keep)

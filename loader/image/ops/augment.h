@@ -82,6 +82,10 @@ const struct augment_loops *augment_loops_of(const char *kernels);
 void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
                   struct crop_tables *ratios, struct augment_plan *ret);
 
+/** Keep only the steps that move pixels, for a mask: it is sampled at the nearest pixel, and filled
+ * with 255. Flips are not steps. */
+void augment_keep_moves(struct augment_plan *plan);
+
 /** Returns whether there is more to do than the resize does. */
 static inline bool augment_is_needed(const struct augment_plan *plan)
 {

@@ -161,17 +161,15 @@ void augment_describe(const struct pipeline *pipeline, const struct image_draw *
                       size_t size)
 {
     struct words words = {.text = ret, .size = size};
-    struct crop_tables boxes = {0}, ratios = {0};
+    uint32_t word = image_draw_words(draw, DRAW_FLIP, 0).word[0];
+    struct crop_tables ratios = {0};
     struct augment_plan plan;
     struct mix_plan mix;
-    struct crop crop;
 
     ret[0] = '\0';
-    /* Mirroring does not depend on the size of the image. */
-    crop_locate(pipeline, draw, pipeline->width, pipeline->height, &boxes, &crop);
     augment_draw(pipeline, draw, &ratios, &plan);
     mix_draw(pipeline, draw, &mix);
-    if (crop.mirror != plan.mirror)
+    if (rational_happens(pipeline->flip, word) != plan.mirror)
         add(&words, "%s", pipeline_op_name(PIPELINE_FLIP));
     if (plan.upside_down)
         add(&words, "%s", pipeline_op_name(PIPELINE_VERTICAL_FLIP));

@@ -279,21 +279,47 @@ static void locate_random(const struct pipeline *p, const struct image_draw *dra
     locate_padded(p, ret);
 }
 
+/* Choose the largest size with the proportions of an image that fits into `most_width` x
+ * `most_height`. */
+static void fit(uint32_t most_width, uint32_t most_height, struct crop *ret)
+{
+    uint32_t width = ret->box.width, height = ret->box.height;
+    uint64_t wide = (uint64_t)width * most_height, high = (uint64_t)height * most_width;
+
+    ret->width = wide >= high ? most_width : (uint32_t)divide_half_even(wide, height);
+    ret->height = wide >= high ? (uint32_t)divide_half_even(high, width) : most_height;
+    if (ret->width == 0)
+        ret->width = 1;
+    if (ret->height == 0)
+        ret->height = 1;
+    assert(ret->width <= most_width && ret->height <= most_height);
+}
+
+/* Let a part of `count` pixels show the end or the beginning of an image, next to the mosaic's
+ * centre. */
+static struct crop_axis axis_of_part(uint32_t size, uint32_t count, bool begin)
+{
+    return (struct crop_axis){.size = size,
+                              .more = begin || size >= count ? 0 : count - size,
+                              .first = begin || size < count ? 0 : size - count};
+}
+
+static void locate_part(const struct pipeline *p, uint32_t width, uint32_t height, struct crop *ret)
+{
+    ret->box = (struct rect){.width = width, .height = height};
+    fit(p->resize_width, p->resize_height, ret);
+    ret->across = axis_of_part(ret->width, p->width, p->corner & 1);
+    ret->down = axis_of_part(ret->height, p->height, p->corner & 2);
+    locate_padded(p, ret);
+}
+
 /* Show the largest image of the same proportions that fits, centred, like Pillow's
  * ImageOps.pad(). */
 static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t height,
                              struct crop *ret)
 {
-    uint64_t wide = (uint64_t)width * p->height, high = (uint64_t)height * p->width;
-
     ret->box = (struct rect){.width = width, .height = height};
-    ret->width = wide >= high ? p->width : (uint32_t)divide_half_even(wide, height);
-    ret->height = wide >= high ? (uint32_t)divide_half_even(high, width) : p->height;
-    if (ret->width == 0)
-        ret->width = 1;
-    if (ret->height == 0)
-        ret->height = 1;
-    assert(ret->width <= p->width && ret->height <= p->height);
+    fit(p->width, p->height, ret);
     ret->across = (struct crop_axis){.size = ret->width,
                                      .more = (uint32_t)divide_half_even(p->width - ret->width, 2)};
     ret->down = (struct crop_axis){.size = ret->height,
@@ -461,6 +487,9 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
     case PIPELINE_LETTERBOX:
         locate_letterbox(pipeline, width, height, ret);
         break;
+    case PIPELINE_PART:
+        locate_part(pipeline, width, height, ret);
+        break;
     case PIPELINE_CENTER:
     case PIPELINE_STRETCH:
         locate_resized(pipeline, width, height, ret);
@@ -477,6 +506,7 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
         locate_placed(pipeline, draw, &(struct rect){.width = width, .height = height},
                       &tables->boxes, ret);
         break;
+    case PIPELINE_MOSAIC: /* rendered in parts */
     case PIPELINE_NO_IMAGE:
         assert(false); /* a pipeline that decodes nothing */
     }

@@ -55,6 +55,57 @@ Test(order, partners_are_a_bijection)
     }
 }
 
+/* Each position is in exactly four mosaics, each shows four different positions of a block, and two
+ * of a block share at most one. */
+Test(order, mosaics_show_each_position_four_times)
+{
+    static const struct order orders[] = {{.n = 7, .seed = 3},
+                                          {.n = 13, .seed = 1},
+                                          {.n = 129, .seed = 9},
+                                          {.n = 50, .first = 3, .repeat = 7, .seed = 2}};
+
+    for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+        const struct order *o = &orders[i];
+        uint32_t positions = order_positions(o), repeat = o->repeat ? o->repeat : 1;
+        uint32_t four[400][4];
+        uint8_t seen[400] = {0};
+
+        for (uint32_t p = 0; p < positions; p++)
+            for (uint32_t k = 0; k < 4; k++) {
+                uint32_t q = four[p][k] = order_mosaic(o, 2, p, 16, k);
+
+                cr_assert(q < positions);
+                seen[q]++;
+                cr_expect(eq(int, q == p, k == 0));
+                cr_expect(eq(u32, q % repeat, p % repeat));
+                cr_expect(q / repeat / 16 == p / repeat / 16 || q / repeat / 16 + 2 > o->n / 16);
+                for (uint32_t j = 0; j < k; j++)
+                    cr_expect(ne(u32, four[p][j], q));
+            }
+        for (uint32_t p = 0; p < positions; p++) {
+            cr_expect(eq(u8, seen[p], 4));
+            for (uint32_t q = 0; q < p && o->n >= 13; q++) {
+                uint32_t common = 0;
+
+                for (uint32_t k = 0; k < 16; k++)
+                    common += four[p][k / 4] == four[q][k % 4];
+                cr_expect(le(u32, common, 1));
+            }
+        }
+    }
+}
+
+/* These numbers are those of a model in another language. */
+Test(order, mosaics_are_those_of_the_page)
+{
+    static const struct order order = {.n = 16, .seed = 5};
+    static const uint32_t four[4][4] = {
+        {0, 11, 10, 3}, {1, 9, 7, 10}, {2, 12, 14, 15}, {3, 2, 8, 4}};
+
+    for (uint32_t i = 0; i < 16; i++)
+        cr_expect(eq(u32, order_mosaic(&order, 0, i / 4, 16, i % 4), four[i / 4][i % 4]));
+}
+
 Test(order, the_last_position_of_the_largest_epoch_has_a_partner)
 {
     struct order order = {.n = UINT32_MAX - 1};

@@ -62,8 +62,12 @@ static void print_boxes(const struct image_view *view, const struct moves_area *
         boxes[i].bottom = boxes[i].top + (float)(1 + below(2 * height)) / 2;
         memset(moved, 0, sizeof(moved));
         boxes_add((const uint8_t *)&boxes[i], 1,
-                  &(struct boxes_target){
-                      .view = view, .area = *area, .visible = visible, .most = 1, .dst = moved});
+                  &(struct boxes_target){.view = view,
+
+                                         .area = *area,
+                                         .visible = visible,
+                                         .most = 1,
+                                         .dst = moved});
         memcpy(&head, moved, sizeof(head));
         printf("box");
         print_box(&boxes[i]);
@@ -98,8 +102,12 @@ static void print_pose(const struct image_view *view, const struct moves_area *a
     memcpy(from + sizeof(poses) + sizeof(point[0]), &point[1], sizeof(point) - sizeof(point[0]));
     memset(to, 0, sizeof(to));
     keypoints_add(from, sizeof(from),
-                  &(struct keypoints_target){
-                      .view = view, .area = *area, .spec = &spec, .shape = &shape, .dst = to});
+                  &(struct keypoints_target){.view = view,
+
+                                             .area = *area,
+                                             .spec = &spec,
+                                             .shape = &shape,
+                                             .dst = to});
     printf("pose");
     for (int i = 1; i <= POINTS; i++)
         printf(" %a %a %a", (double)point[i].x, (double)point[i].y, (double)point[i].visibility);
