@@ -422,6 +422,8 @@ int shelf_load(struct shelf *s, shelf_found *found, void *arg, struct plenum_err
         if (r < 0)
             (void)error_set(err, r, "%s/%04u.samples: %s", s->name, i, strerror(-r));
     }
+    if (r < 0)
+        (void)flock(s->lock, LOCK_UN);
     return r;
 }
 

@@ -41,7 +41,7 @@ int shelf_take(struct shelf *shelf, struct plenum_error *err);
 /**
  * Report the records of the process that used the files before. Damaged ones, and those for which
  * `found` returns false, are erased, and files in another format are removed. shelf_write() and
- * shelf_erase() may be called afterwards.
+ * shelf_erase() may be called afterwards. After an error, the files are no longer locked.
  *
  * Errors: -ENOMEM; others of the file system.
  */

@@ -298,6 +298,23 @@ Test(shelf, a_follower_reads_what_the_owner_has)
     shelf_close(follower);
 }
 
+Test(shelf, files_that_cannot_be_loaded_are_left_to_others)
+{
+    struct shelf *first, *second;
+    struct plenum_error err = {""};
+
+    cr_assert(eq(int, shelf_attach(folder, &first, &err), 0), "%s", err.text);
+    cr_assert(eq(int, shelf_attach(folder, &second, &err), 0), "%s", err.text);
+    cr_assert(eq(int, mkdir(file, 0700), 0));
+    cr_assert(eq(int, shelf_take(first, &err), 0), "%s", err.text);
+    cr_expect(eq(int, shelf_load(first, note_found, NULL, &err), -EISDIR), "%s", err.text);
+    cr_assert(eq(int, rmdir(file), 0));
+    cr_assert(eq(int, shelf_take(second, &err), 0), "%s", err.text);
+    cr_expect(eq(int, shelf_load(second, note_found, NULL, &err), 0), "%s", err.text);
+    shelf_close(first);
+    shelf_close(second);
+}
+
 Test(shelf, a_follower_changes_nothing)
 {
     struct shelf *follower, *owner = reopen(note_found);
