@@ -39,7 +39,9 @@ def members(n):
     grey = ((np.arange(height)[:, None] * 7 + np.arange(width) * 3 + n) % 251).astype(np.uint8)
     objects = [{"bbox": [k, n % 9, 20, 15 + k], "category_id": k, "id": 10 * n + k,
                 "keypoints": [k, 3, 2, n % 30, 8, 1]} for k in range(n % 4)]
+    others = [{"bbox": [9, k, 5, 5], "category_id": k, "id": k} for k in range(n % 3)]
     return {"cls": str(n % 3).encode(), "json": json.dumps({"annotations": objects}).encode(),
+            "other.json": json.dumps({"annotations": others}).encode(),
             "lines.txt": "".join(f"line {k} of {n}{'.' * k}\n" for k in range(n % 3 + 1)).encode(),
             "npy": npy(np.arange(6, dtype=np.float16) + n), "png": png(grey), "score": f"{n / 3:.9g}".encode(),
             "seg.png": png(grey), "txt": f"picture {n} {'x' * (n % 17)}".encode()}
@@ -129,10 +131,22 @@ class SharedFieldsTest(unittest.TestCase):
         """Masks, boxes and key points of each image are shared"""
         self.check_shared({"fields": FIELDS, "pipeline": "view(a, 2, rrc(16x12) flip(0.5)) view(b, 1, rrc(8))"})
 
-    def test_fields_of_mixed(self):
-        """Mixed samples share the objects of both pictures"""
-        self.check_shared({"fields": FIELDS, "pipeline": f"{PIPELINE} cutmix(1, p=0.8)"})
-        self.check_shared({"fields": FIELDS[-2:], "pipeline": f"{PIPELINE} mixup(1)"})
+    def test_fields_of_several_pictures(self):
+        """Objects and masks are shared where images show several pictures"""
+        objects = [field for field in FIELDS if not field.endswith(":mask")]
+        for pipeline, fields in ((f"{PIPELINE} mixup(1)", objects), (f"{PIPELINE} cutmix(1, p=0.8)", FIELDS),
+                                 ("mosaic(24)", FIELDS), ("mosaic(24) flip(0.5) mixup(1)", objects)):
+            with self.subTest(pipeline=pipeline):
+                self.check_shared({"fields": fields, "pipeline": pipeline})
+
+    def test_crops_around_boxes(self):
+        """Crops that depend on boxes are shared only by streams with the same boxes"""
+        pipeline = "iou_crop(boxes=b) resize(16x12) flip(0.5)"
+        self.check_shared({"fields": ["b:json:boxes"], "pipeline": pipeline})
+        before = self.copied()
+        forms = [{"fields": [field], "pipeline": pipeline} for field in ("b:json:boxes:0.5", "b:other.json:boxes")]
+        self.assertEqual(self.hashes_together(forms), [hash_alone(form) for form in forms])
+        self.assertEqual(self.copied(), before)
 
     def test_other_fields(self):
         """Streams with other fields share nothing, and receive their own"""
