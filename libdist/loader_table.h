@@ -45,7 +45,7 @@ struct loader {
     uint64_t service_ns;   /* time per batch while it has work; 0: unknown */
     uint64_t avoid_ns;     /* until when other loaders are preferred, because it failed */
     uint64_t avoid_for_ns; /* length of that period */
-    bool warned;           /* the program has been warned that it rejects or fails requests */
+    bool warned;           /* the program was warned that this loader rejects or fails requests */
 };
 
 struct loader_table {

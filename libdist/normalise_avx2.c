@@ -28,7 +28,7 @@ enum normalise_source { PLANES = 1, PACKED_3 = 3, PACKED_4 = 4 };
 
 enum { AT_ONCE = 16 };
 
-/* Three registers for eight pixels: their levels or floats, or factors. */
+/* Three registers: the levels or floats of eight pixels, or the factors or offsets for them. */
 struct levels {
     __m256i a, b, c;
 };

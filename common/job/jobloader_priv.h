@@ -60,8 +60,8 @@ struct jobloader {
 /* ---- jobloader_clients.c ---- */
 
 /** Returns whether a client may be waiting for a loader. Accepts the first client of this user or
- * root into client_fd, and closes connections of other users. Accepts no TCP client, because these
- * prove that they have the key only to the loader itself. */
+ * root into client_fd, and closes connections of other users. Does not accept TCP clients, because
+ * only the loader itself checks whether they have the key. */
 bool jobloader_find_client(struct jobloader *l);
 /** Answer all waiting clients on the loader's behalf, with this error. */
 void jobloader_answer_clients(struct jobloader *l, int code, const char *text);

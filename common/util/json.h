@@ -9,7 +9,7 @@
 
 enum { JSON_DEPTH_MAX = 16 };
 
-/** State of the writer. {.file = file} starts one. */
+/** State of the writer. Initialise it with {.file = file}. */
 struct json {
     FILE *file;
     unsigned depth;

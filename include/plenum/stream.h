@@ -167,7 +167,7 @@ struct plenum_stream_options {
 /** Constant properties of an open stream. */
 struct plenum_stream_info {
     uint64_t num_samples;     /**< Samples in the data set, or in the subset. */
-    uint64_t num_positions;   /**< N: positions per epoch, num_samples times `repeat`. */
+    uint64_t num_positions;   /**< N: per epoch; without a plan, num_samples * repeat. */
     uint64_t steps_per_epoch; /**< The same in all instances, if nothing is skipped. */
     uint64_t batches;         /**< In the whole stream, starting at epoch 0; 0 if endless. */
     uint32_t num_classes;     /**< Classes in the data set; each label is below this number. */

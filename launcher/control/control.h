@@ -14,7 +14,7 @@
  *                                          <-       INPUT (bytes of standard input) ...
  *     TAKEN (bytes the program has taken)  ->
  *                                          <-       SIGNAL, TERMINATE, SUSPEND
- *     TOLD (mpirun wants the end, or is gone) ->
+ *     TOLD (0: its starter asked it to end; 1: its starter is gone) ->
  *     STOPPED (signal), and again when it continues ->
  *     STEP (1 + the step that it has asked about) ->  the first at once, then with a beat
  *     NOTICE                               ->       the program was asked to stop, by a signal

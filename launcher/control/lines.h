@@ -42,8 +42,8 @@ void lines_drop(struct lines *lines, size_t len);
 
 /**
  * Get what a terminal would show of an unfinished last line: the text after its last carriage
- * return or, if that one ends the text, after the one before. Returns 0 if there is no carriage
- * return. Borrowed.
+ * return, not counting one that ends the line. Returns the length of the text; 0 if the line has no
+ * carriage return. Borrowed.
  */
 size_t lines_peek_progress(const struct lines *lines, const char **ret);
 

@@ -255,20 +255,20 @@ static int check_boxes(const struct image_info *info, const uint8_t *bytes, size
         memcpy(&b, bytes, sizeof(b)); /* the bytes may be unaligned */
         if (b.left < -1 || b.top < -1 || b.right > width + 1 || b.bottom > height + 1)
             return error_set(err, -EBADMSG,
-                             "the box with the id %lld, from %g, %g to %g, %g, reaches beyond its "
+                             "the box with id %lld, from (%g, %g) to (%g, %g), reaches beyond its "
                              "picture of %u x %u: \"bbox\" has left, top, width and height, "
                              "\"boxes\" have left, top, right and bottom",
                              (long long)b.id, (double)b.left, (double)b.top, (double)b.right,
                              (double)b.bottom, info->width, info->height);
         if (b.right <= b.left || b.bottom <= b.top)
             return error_set(err, -EBADMSG,
-                             "the box with the id %lld, from %g, %g to %g, %g, has no area, so no "
+                             "the box with id %lld, from (%g, %g) to (%g, %g), has no area, so no "
                              "image shows it",
                              (long long)b.id, (double)b.left, (double)b.top, (double)b.right,
                              (double)b.bottom);
         if (b.right <= 1 && b.bottom <= 1)
             return error_set(err, -EBADMSG,
-                             "the box with the id %lld lies in its picture's first pixel: boxes "
+                             "the box with id %lld lies in its picture's first pixel: boxes "
                              "must be in pixels, not in fractions of the sides",
                              (long long)b.id);
     }
@@ -298,18 +298,17 @@ static int check_pose(const struct image_info *info, const struct field_pose *po
 
         memcpy(&p, points + i * sizeof(p), sizeof(p));
         if (p.x < -1 || p.y < -1 || p.x > width + 1 || p.y > height + 1)
-            return error_set(
-                err, -EBADMSG,
-                "key point %llu of the object with the id %lld, at %g, %g, lies outside "
-                "its picture of %u x %u",
-                (unsigned long long)i, (long long)pose->id, (double)p.x, (double)p.y, info->width,
-                info->height);
+            return error_set(err, -EBADMSG,
+                             "key point %llu of the object with id %lld, at (%g, %g), lies outside "
+                             "its picture of %u x %u",
+                             (unsigned long long)i, (long long)pose->id, (double)p.x, (double)p.y,
+                             info->width, info->height);
         right = p.x > right ? p.x : right;
         bottom = p.y > bottom ? p.y : bottom;
     }
     if (right <= 1 && bottom <= 1 && (right > 0 || bottom > 0))
         return error_set(err, -EBADMSG,
-                         "the key points of the object with the id %lld lie in its picture's first "
+                         "the key points of the object with id %lld lie in its picture's first "
                          "pixel: they must be in pixels, not in fractions of the sides",
                          (long long)pose->id);
     return 0;
@@ -340,11 +339,10 @@ static int check_encoded(const struct image_info *info, const struct field_outli
     if (head->height == (turned ? info->width : info->height) &&
         head->width == (turned ? info->height : info->width))
         return 0;
-    return error_set(
-        err, -EBADMSG,
-        "the mask of the object with the id %lld has %u x %u pixels, but its image has "
-        "%u x %u",
-        (long long)head->box.id, head->height, head->width, info->height, info->width);
+    return error_set(err, -EBADMSG,
+                     "the mask of the object with id %lld has %u x %u pixels, but its image has "
+                     "%u x %u",
+                     (long long)head->box.id, head->height, head->width, info->height, info->width);
 }
 
 /* Check that a polygon lies within its picture, except for rounding. */
@@ -360,7 +358,7 @@ static int check_polygon(const struct image_info *info, const struct field_outli
         memcpy(at, points + i * sizeof(at), sizeof(at));
         if (at[0] < -1 || at[1] < -1 || at[0] > width + 1 || at[1] > height + 1)
             return error_set(err, -EBADMSG,
-                             "the outline of the object with the id %lld has the point %g, %g, "
+                             "the outline of the object with id %lld has the point (%g, %g), "
                              "outside its picture of %u x %u",
                              (long long)head->box.id, (double)at[0], (double)at[1], info->width,
                              info->height);
@@ -368,7 +366,7 @@ static int check_polygon(const struct image_info *info, const struct field_outli
     }
     if (most <= 1)
         return error_set(err, -EBADMSG,
-                         "a polygon of the object with the id %lld lies in its picture's first "
+                         "a polygon of the object with id %lld lies in its picture's first "
                          "pixel: polygons must be in pixels, not in fractions of the sides",
                          (long long)head->box.id);
     return 0;

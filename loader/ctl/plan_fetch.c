@@ -17,7 +17,7 @@ enum {
     AHEAD = 1024,          /* samples that are requested in advance */
 };
 
-/* Returns the number of neighbours that one request fetches. */
+/* Returns how many neighbouring samples one request fetches, at least 1. */
 static uint64_t joined(const struct order *order, uint64_t mean)
 {
     uint64_t most = max_u64(REQUEST_MAX / max_u64(mean, 1), 1);

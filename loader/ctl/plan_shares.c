@@ -153,7 +153,8 @@ static void print_pieces(const struct plan_shares *s)
         printf("\n");
     }
     if (plan->num_pieces > PIECES_PRINTED)
-        printf("and %u more changes\n", plan->num_pieces - PIECES_PRINTED);
+        printf("and %u more change%s\n", plan->num_pieces - PIECES_PRINTED,
+               plan->num_pieces - PIECES_PRINTED > 1 ? "s" : "");
 }
 
 /* Print the passes at which samples get new weights. */
@@ -165,7 +166,8 @@ static void print_reweighs(const struct plan_shares *s)
         printf("from pass %-7u  samples of %s are weighted by %s\n", plan->reweighs[i].pass,
                plan->sets[plan->reweighs[i].set].name, plan->reweighs[i].weights);
     if (plan->num_reweighs > PIECES_PRINTED)
-        printf("and %u more changes\n", plan->num_reweighs - PIECES_PRINTED);
+        printf("and %u more change%s\n", plan->num_reweighs - PIECES_PRINTED,
+               plan->num_reweighs - PIECES_PRINTED > 1 ? "s" : "");
 }
 
 static void print_part(const struct plan_shares *s, const struct plan_part *part)

@@ -46,8 +46,8 @@ struct annotated_categories {
 };
 
 /**
- * Write the class of each category to `ret` [count]: its index, or with classes=FILE the number of
- * its name there, or with classes=numbers its id.
+ * Write the class of each category to `ret` [count]: its index; with a list of classes, the number
+ * of its name in that list; with classes=numbers, its id.
  *
  * Errors: -EBADMSG with `err` set: a name is not listed, or an id is not a class number.
  */

@@ -709,7 +709,7 @@ static int coco_check(const struct dataset *d, dataset_fault *fault, void *arg,
         if (ids[i].sample == ids[i - 1].sample)
             other = "this one";
         (void)snprintf(text, sizeof(text),
-                       "%s has two annotations with the id %" PRId64
+                       "%s has two annotations with id %" PRId64
                        ", one of this image and one of %s: ids must be unique",
                        file, ids[i].id, other);
         r = fault(arg, ids[i].sample, text);

@@ -248,7 +248,7 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
         r = error_set(err, -EBADMSG, "it has no \"bbox\"");
     if (r == 0 && e.iscrowd.at && !json_flag(e.iscrowd, &crowd))
         r = error_set(err, -EBADMSG,
-                      "the \"iscrowd\" of the annotation with the id %lld is not 0, 1, true or "
+                      "the \"iscrowd\" of the annotation with id %lld is not 0, 1, true or "
                       "false, but %s",
                       (long long)object.id, json_kind(e.iscrowd));
     if (r == 0)
@@ -354,12 +354,12 @@ static int check_objects(const struct coco_file *f, struct plenum_error *err)
             image++;
         if (image == f->num_images || f->images[image].id != o->image)
             return error_set(err, -EBADMSG,
-                             "the annotation with the id %lld belongs to image %lld, but no image "
+                             "the annotation with id %lld belongs to image %lld, but no image "
                              "has this id",
                              (long long)o->id, (long long)o->image);
         if (coco_file_category(f, o->category) < 0)
             return error_set(err, -EBADMSG,
-                             "the annotation with the id %lld, of '%.200s', has the category "
+                             "the annotation with id %lld, of '%.200s', has the category "
                              "%lld, but no category has this id",
                              (long long)o->id, f->text + f->images[image].name,
                              (long long)o->category);

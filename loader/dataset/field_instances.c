@@ -36,7 +36,7 @@ static int add_outline(struct field_stored *s, const struct plenum_box *box,
     if (r == 0)
         r = outline_parse(&o, *value, err);
     if (r < 0)
-        return error_prefix(err, r, "the object with the id %lld", (long long)box->id);
+        return error_prefix(err, r, "the object with id %lld", (long long)box->id);
     head.polygons = o.polygons;
     head.height = o.height;
     head.width = o.width;

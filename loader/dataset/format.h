@@ -225,9 +225,9 @@ static inline uint64_t dataset_mtime(const struct stat *st)
 
 enum { DATASET_PATH_MAX = 8192 };
 
-/** Read a sample that is a file, like struct format's read. The file's size must be sample->len. If
- * a hash was recorded at the first read after indexing, the bytes must match it; otherwise the
- * mtime must be sample->where. */
+/** Like struct format's read(), for a sample that is a separate file. A local file's size must be
+ * sample->len. If a hash was recorded at the first read after indexing, the bytes must match it;
+ * otherwise the mtime must be sample->where. */
 int dataset_read_file(const struct dataset *dataset, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err);
 /** Check, without reading it, that a sample's file or archive has not changed since it was indexed.

@@ -65,8 +65,8 @@ static bool fields_are_files(const struct dataset *d)
     return d->format->find_fields || d->format->field_path;
 }
 
-/* Returns whether this field is a separate file. For fields of such kinds, a list contains paths
- * instead of bytes. */
+/* Returns whether this field is a separate file: every field of a folder is, and in a list those of
+ * the kinds npy, bytes and mask, whose values are paths. */
 static bool is_file(const struct dataset *d, const struct field_spec *spec)
 {
     return d->format->field_path ||

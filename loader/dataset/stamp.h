@@ -79,7 +79,7 @@ uint64_t stamp_hash_bytes(const void *bytes, size_t len);
 int stamp_read(int fd, const struct stat *st, char **text, struct stamp *ret);
 
 /** Returns whether the file or folder at this path of the scope is unchanged. Reads it only if its
- * times leave that open and the stamp has a content. */
+ * times do not decide that. A file then counts as changed if the stamp has no content. */
 bool stamp_holds(const struct scope *scope, const char *path, const struct stamp *stamp);
 
 #endif

@@ -228,7 +228,7 @@ static int set_name(const struct yaml_reader *y, struct yaml_span key, char *nam
     if (number_parse(key.at, (size_t)(key.end - key.at), &at) != NUMBER_INTEGER || at < 0 ||
         at >= YOLO_CLASSES_MAX) {
         free(name);
-        return fail(y, "the keys of names must be numbers of classes, from 0 to 65535", err);
+        return fail(y, "the keys of names must be class numbers, from 0 to 65535", err);
     }
     while (names->count <= (size_t)at)
         if (add_text(names, NULL) < 0) {

@@ -336,7 +336,7 @@ static int check_sizes(const struct image_file *o, const struct image_shown *sho
         *encoded = true;
         if (head.height != shown->height || head.width != shown->width)
             return error_set(err, -EBADMSG,
-                             "the mask of the object with the id %lld has %u x %u pixels, but its "
+                             "the mask of the object with id %lld has %u x %u pixels, but its "
                              "image has %u x %u",
                              (long long)head.box.id, head.height, head.width, shown->height,
                              shown->width);

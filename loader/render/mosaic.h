@@ -43,8 +43,9 @@ uint8_t *mosaic_get_room(const struct mosaic *mosaic);
 /** Copy the k-th part's pixels to their place. */
 void mosaic_put_part(struct mosaic *mosaic, uint32_t k);
 
-/** Apply the operations, and write the image to the view's `dst`. Sets view->shown: the image shows
- * its own picture, of which `own` is the part, and otherwise padding. */
+/** Apply the operations, and write the image to the view's `dst`. Sets view->shown as if the image
+ * showed only its own picture, and padding in place of the other parts. `own`: what the first
+ * part's view has as `shown`. */
 void mosaic_finish(struct mosaic *mosaic, const struct image_shown *own,
                    const struct image_store *store);
 

@@ -165,8 +165,8 @@ const char *render_cannot_share(const struct render_spec *spec);
  */
 uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t most);
 
-/** Returns the additional memory that a thread needs while it renders a sample, whatever the
- * sample's file. The order need not exist yet. */
+/** Returns the memory that a thread needs for mixing, mosaics, masks and augmentations while it
+ * renders a sample. It does not depend on the sample's file. The order need not exist yet. */
 uint64_t render_working_bytes(const struct render_spec *spec);
 
 /** A position, and the number of bad samples that were tried for each of its pictures, its own one

@@ -251,8 +251,8 @@ static struct rendering *farthest(const struct renderings *t, const struct rende
     return best;
 }
 
-/* Returns the user whose renderings make room for one more of `user`: itself if it has its share
- * of the limit, otherwise the one that has most. */
+/* Returns the user that gives up renderings to make room for `more` bytes of `user`: `user` itself
+ * if they would exceed its share of the limit, otherwise the user that keeps the most bytes. */
 static const struct renderings_user *find_payer(const struct renderings *t,
                                                 const struct renderings_user *user, uint64_t more)
 {

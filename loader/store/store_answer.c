@@ -291,10 +291,10 @@ int answer_check_range(const struct store_answer *a, const struct wanted_range *
     if (want->facts && a->has_total && !is_version(a, a->total, want->facts))
         return error_set(err, -ESTALE, "it has changed");
     if (a->first != want->offset || a->last - a->first != want->len - 1)
-        return error_set(err, -EPROTO, "the server answered bytes %llu-%llu with bytes %llu-%llu",
-                         (unsigned long long)want->offset,
-                         (unsigned long long)(want->offset + want->len - 1),
-                         (unsigned long long)a->first, (unsigned long long)a->last);
+        return error_set(
+            err, -EPROTO, "bytes %llu-%llu were requested, but the server sent %llu-%llu",
+            (unsigned long long)want->offset, (unsigned long long)(want->offset + want->len - 1),
+            (unsigned long long)a->first, (unsigned long long)a->last);
     if (a->has_length && a->length != want->len)
         return error_set(err, -EPROTO, "the server announced %llu bytes instead of %llu",
                          (unsigned long long)a->length, (unsigned long long)want->len);

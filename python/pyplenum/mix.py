@@ -83,7 +83,7 @@ def _rule(weights: Any) -> Any:
     if isinstance(weights, (str, bytes, os.PathLike)):
         return weights
     kind = type(weights).__name__
-    raise TypeError(f"weights= needs a rule such as 'class', not a value of type {kind}: save numbers for each sample "
+    raise TypeError(f"weights= needs a rule such as 'class', not a value of type {kind}: save one weight per sample "
                     "with numpy.save('w.npy', w.astype('f4')), and write 'file:w.npy'")
 
 

@@ -784,7 +784,7 @@ class Stream:
         - with a Mix, ``block`` is the number of positions that sets share, ``epoch`` a number of positions or the set
           that an epoch shows completely, ``at={position: {name: weight}}`` new weights from a position on
           (``(first, last)`` for a ramp), and ``labels`` "names" (default), "numbers" or "stack";
-        - ``skip=[(first, end)]`` never shows these positions, counted since the beginning of the run.
+        - ``skip=[(first, end)]`` never shows these positions, counted from the start of the run.
     on_ring
         Called as ``on_ring(address, size, present)`` when memory for batches appears (True) or is about to go away
         (False), for programs that pin this memory; for example :func:`pyplenum.torch.pin_ring`. A stream has a ring for
@@ -1229,7 +1229,7 @@ class Stream:
         """Change weights during the run. Prefetched batches are dropped.
 
         ``at`` changes the weights of the sets of a :class:`Mix`: ``{position: {set: weight}}``, like the option. The
-        positions are counted since the beginning of the run, and must not have been shown yet. Changes that were
+        positions are counted from the start of the run, and must not have been shown yet. Changes that were
         planned at or after the first of them are dropped.
 
         ``weights`` changes the weights of the samples: ``{epoch: rule}``, like the option. The stream must have been

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_badlist.c - reads any bytes as a list of bad samples. If the first byte is odd, the rest is
- * used as is; if it is even, a last line with the correct checksum is appended. The samples of an
- * accepted list are in order, and its strings are inside the text. */
+/* fuzz_badlist.c - reads arbitrary bytes as a list of bad samples. If the first byte is odd, the
+ * rest is used as is; if it is even, a last line with the correct checksum is appended. The samples
+ * of an accepted list are in order, and its strings are inside the text. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_coco.c - reads any bytes as a file of COCO's annotations. The first byte is the size of the
- * pieces in which the file is read. A file is accepted in pieces if and only if it is valid JSON as
- * a whole; its annotations are sorted, and have images and categories. */
+/* fuzz_coco.c - reads arbitrary bytes as a file of COCO's annotations. The first byte is the size
+ * of the pieces in which the file is read. A file is accepted in pieces if and only if it is valid
+ * JSON as a whole; its annotations are sorted, and have images and categories. */
 #include "config.h"
 
 #include <errno.h>

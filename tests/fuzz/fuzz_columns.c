@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_columns.c - reads any bytes as a Parquet file, or as an MDS data set. The first byte selects
- * the format and the settings. For MDS, two bytes with the length of index.json follow, then
- * index.json, then the shard, which is written under the names that seeds use. An accepted data set
- * is then read as a loader reads it. */
+/* fuzz_columns.c - reads arbitrary bytes as a Parquet file, or as an MDS data set. The first byte
+ * selects the format and the settings. For MDS, two bytes with the length of index.json follow,
+ * then index.json, then the shard, which is written under the names that seeds use. An accepted
+ * data set is then read as a loader reads it. */
 #include "config.h"
 
 #include <errno.h>

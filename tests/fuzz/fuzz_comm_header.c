@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_comm_header.c - reads any bytes as the headers that instances exchange before each
+/* fuzz_comm_header.c - reads arbitrary bytes as the headers that instances exchange before each
  * collective. Every instance accepts equal headers, and rejects different ones with one sentence
  * that names another instance. */
 #include "config.h"

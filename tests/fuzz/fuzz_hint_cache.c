@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_hint_cache.c - reads any bytes as a hint cache. Checksums are corrected, so that the code
- * after the checks is reached. Each hint that is found is then used to decode a JPEG, as if it were
- * that file's hint. Memory accesses must stay in bounds, and stored hints must be found. */
+/* fuzz_hint_cache.c - reads arbitrary bytes as a hint cache. Checksums are corrected, so that the
+ * code after the checks is reached. Each hint that is found is then used to decode a JPEG, as if it
+ * were that file's hint. Memory accesses must stay in bounds, and stored hints must be found. */
 #include "config.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_index.c - reads any bytes as an index file. The checksum is corrected, so that the code
- * after the check is reached. An accepted index is then read as in a loader, which must stay in
- * bounds. */
+/* fuzz_index.c - reads arbitrary bytes as an index file. The checksum is corrected, so that the
+ * code after the check is reached. An accepted index is then read as in a loader, which must stay
+ * in bounds. */
 #include "config.h"
 
 #include <stdio.h>

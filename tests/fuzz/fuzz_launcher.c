@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_launcher.c - reads any bytes as input of plenumrun: lists of hosts, allocations of batch
- * systems, option files, replies of hosts, messages of shims, and values of options such as ranges,
- * subnets and devices. Accepted input must be consistent; rejected text must get an error message
- * of one line. */
+/* fuzz_launcher.c - reads arbitrary bytes as input of plenumrun: lists of hosts, allocations of
+ * batch systems, option files, replies of hosts, messages of shims, and values of options such as
+ * ranges, subnets and devices. Accepted input must be consistent; rejected text must get an error
+ * message of one line. */
 #include "config.h"
 
 #include <arpa/inet.h>

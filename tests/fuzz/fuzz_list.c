@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_list.c - reads any bytes as a list of samples. The first byte selects the format and whether
- * columns are requested. All fields must begin and end inside the text, and lines must keep their
- * order. */
+/* fuzz_list.c - reads arbitrary bytes as a list of samples. The first byte selects the format and
+ * whether columns are requested. All fields must begin and end inside the text, and lines must keep
+ * their order. */
 #include "config.h"
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_npy.c - reads any bytes as an array in NumPy's format. The result is the shape of an array
- * that a field can have and whose bytes are the rest of the file, or an error message. */
+/* fuzz_npy.c - reads arbitrary bytes as an array in NumPy's format. The result is the shape of an
+ * array that a field can have and whose bytes are the rest of the file, or an error message. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_pack.c - reads any bytes as a packed JPEG with a correct checksum, and as a JPEG to be
+/* fuzz_pack.c - reads arbitrary bytes as a packed JPEG with a correct checksum, and as a JPEG to be
  * packed.
  *
  * The first four bytes select a region; the rest is the file. The region's pixels must equal those

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_picture_size.c - reads any bytes as the beginning of an image. Either both sides are known
- * or neither is. */
+/* fuzz_picture_size.c - reads arbitrary bytes as the beginning of an image. Width and height are
+ * either both found or both 0. */
 #include "config.h"
 
 #include <stdlib.h>

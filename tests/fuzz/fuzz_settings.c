@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_settings.c - reads any bytes as plenumd.conf. Each error is one line that names the file,
- * and a file without errors gives the same values when it is read again. */
+/* fuzz_settings.c - reads arbitrary bytes as plenumd.conf. Each error is one line that names the
+ * file, and a file without errors gives the same values when it is read again. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_shelf.c - reads any bytes as a file of the cache of samples. The header and the checksums of
- * rows are corrected, so that the code after the checks is reached. Rows that are reported must be
- * within bounds, and reading them must return bytes that match their checksum, or an error. */
+/* fuzz_shelf.c - reads arbitrary bytes as a file of the cache of samples. The header and the
+ * checksums of rows are corrected, so that the code after the checks is reached. Rows that are
+ * reported must be within bounds, and reading them must return bytes that match their checksum, or
+ * an error. */
 #include "config.h"
 
 #include <errno.h>

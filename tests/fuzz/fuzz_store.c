@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_store.c - reads any bytes as an answer of a store, or as a user's file. The first byte
+/* fuzz_store.c - reads arbitrary bytes as an answer of a store, or as a user's file. The first byte
  * selects the reader: a listing, an error, a profile, the header of an answer, a name, credentials
  * as JSON or XML. Texts must end inside their memory, and the canonical form of a canonical name
  * must be the same. */

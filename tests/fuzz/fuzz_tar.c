@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_tar.c - reads any bytes as a tar archive, which is opened as a data set and read. Either it
- * is rejected with an error message, or every sample is inside it.
+/* fuzz_tar.c - reads arbitrary bytes as a tar archive, which is opened as a data set and read.
+ * Either it is rejected with an error message, or every sample is inside it.
  *
  * The last byte selects where labels are. The checksums of everything that looks like a header are
  * corrected, so that the code after the check is reached. */

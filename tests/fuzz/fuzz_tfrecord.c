@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_tfrecord.c - reads any bytes as a TFRecord file. If the first byte is odd, the rest is used
- * as is; if it is even, the rest becomes the data of a record with correct checksums, so that the
- * code after the checks is reached. An accepted file is then read as a loader reads it: each image
- * must consist of bytes of the file. */
+/* fuzz_tfrecord.c - reads arbitrary bytes as a TFRecord file. If the first byte is odd, the rest is
+ * used as is; if it is even, the rest becomes the data of a record with correct checksums, so that
+ * the code after the checks is reached. An accepted file is then read as a loader reads it: each
+ * image must consist of bytes of the file. */
 #include "config.h"
 
 #include <errno.h>

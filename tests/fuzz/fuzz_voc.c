@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_voc.c - reads any bytes as an XML file of Pascal VOC: each object has a name and finite
- * edges, or there is an error message. */
+/* fuzz_voc.c - reads arbitrary bytes as an XML file of Pascal VOC: each object has a name and
+ * finite edges, or there is an error message. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_wire.c - reads any bytes as the data of a connection, from either side. They are split into
- * frames, and each frame is parsed as the message that it claims to be. A message must be the same
- * after it is written and read again.
+/* fuzz_wire.c - reads arbitrary bytes as the data of a connection, from either side. They are split
+ * into frames, and each frame is parsed as the message that it claims to be. A message must be the
+ * same after it is written and read again.
  *
  * Then the same bytes go through both ends of a connection. One end sends the frames, alternating
  * with bulk data after a frame (the pixels of a batch); a carrier takes some bytes at a time. The

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_yolo.c - reads any bytes as a data.yaml, and as a label file with and without key points.
- * An accepted data.yaml is complete, and objects are valid JSON. */
+/* fuzz_yolo.c - reads arbitrary bytes as a data.yaml, and as a label file with and without key
+ * points. An accepted data.yaml is complete, and objects are valid JSON. */
 #include "config.h"
 
 #include <errno.h>

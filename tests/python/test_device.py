@@ -181,7 +181,7 @@ class DeviceTest(unittest.TestCase):
             self.assertGreater(loader._copier.copies.late, len(loader))  # images and labels of each batch
 
     def test_amend(self):
-        """weights change from the batch that the loop has not received, although it was copied ahead"""
+        """weights change from the first batch that the loop has not received, even if it was copied in advance"""
         mix = pyplenum.Mix(red=(1, "generated:40"), blu=(1, "generated:40"))
         with unittest.mock.patch.object(plenum_torch, "open_copies", lambda _: Late()):
             loader = plenum_torch.Loader(mix, PIPELINE, device="meta", on_ring=Late.on_ring, micro_batch=8, block=8,

@@ -1028,8 +1028,8 @@ class FieldsAloneTest(unittest.TestCase):
         self.assertEqual({n: kind for n, (kind, _) in why.items() if kind != "field"}, {8: "bad"})
         for n, part in ((2, "field 'mask' ('seg.png'): the mask has 39 x 36 pixels, but its image has 40 x 36"),
                         (3, "field 'mask' ('seg.png'): the PNG file is cut off"), (5, "'txt'): it is not UTF-8 text"),
-                        (6, "the box with the id 66, from 20, 2 to 50, 5, reaches beyond its picture of 36 x 40"),
-                        (7, "the box with the id 0 lies in its picture's first pixel"), (9, "'txt'): it is missing")):
+                        (6, "the box with id 66, from (20, 2) to (50, 5), reaches beyond its picture of 36 x 40"),
+                        (7, "the box with id 0 lies in its picture's first pixel"), (9, "'txt'): it is missing")):
             self.assertIn(part, why[n][1])
         with open(told["bad_list"], encoding="utf-8") as f:
             self.assertNotIn("field", f.read())

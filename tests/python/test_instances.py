@@ -352,10 +352,10 @@ class InstancesTest(unittest.TestCase):
         done = subprocess.run([CTL, "verify", "--no-list", data, "--fields", "o:objects:instances"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
-        for n, why in ((9, "the object with the id 902: its polygon 0 has 5 numbers"),
-                       (14, "the mask of the object with the id 1401 has 9 x 9 pixels, but its image has"),
-                       (19, "the outline of the object with the id 1900 has the point 500, 5, outside its picture"),
-                       (31, "a polygon of the object with the id 3100 lies in its picture's first pixel")):
+        for n, why in ((9, "the object with id 902: its polygon 0 has 5 numbers"),
+                       (14, "the mask of the object with id 1401 has 9 x 9 pixels, but its image has"),
+                       (19, "the outline of the object with id 1900 has the point (500, 5), outside its picture"),
+                       (31, "a polygon of the object with id 3100 lies in its picture's first pixel")):
             self.assertRegex(done.stdout + done.stderr, f"{n:03d}.png.*'o' .'objects'.*{why}")
 
     def test_torch(self):
@@ -426,7 +426,7 @@ class InstancesTest(unittest.TestCase):
     def test_sizes(self):
         """an encoded mask must have the size of its image, also if the image does not show it; verify finds it"""
         wrong = [{"segmentation": {"size": [9, 8], "counts": [72]}, "category_id": 1, "id": 23, "bbox": [0, 0, 1, 1]}]
-        for data, why in ((wrong, "the mask of the object with the id 23 has 9 x 8 pixels, but its image has 9 x 9"),):
+        for data, why in ((wrong, "the mask of the object with id 23 has 9 x 8 pixels, but its image has 9 x 9"),):
             write_tar(path_of("sizes.tar"), [(f"{n:03d}", {"cls": b"0", "png": png(np.zeros((9, 9), np.uint8)),
                                                            "json": json.dumps(data if n == 3 else []).encode()})
                                              for n in range(9)])

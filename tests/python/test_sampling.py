@@ -262,7 +262,7 @@ class PlanTest(unittest.TestCase):
         self.assertIn("loader cores", both)
 
     def test_refusals(self):
-        """an impossible plan is rejected in one sentence"""
+        """an impossible plan is rejected, and the message names the problem"""
         one = "set x 1 generated,classes=40:90\n"
         self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
                       refusal("order", one + "balance label classes=32 each=4\n"))

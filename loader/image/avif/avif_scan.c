@@ -21,10 +21,11 @@
  * and libavif has no way to prevent that.
  *
  * libavif joins the extents of an item before it passes them to dav1d. So we read the box with
- * their positions (iloc) like libavif does, and walk all items, whether they are AV1 or not: other
- * data begins with zeros or text and, read as AV1, soon reaches an OBU without a size, which is the
- * last. Data that no item refers to, such as the first frame of a track, is walked when libavif
- * reads it (avif.c). */
+ * their positions (iloc) like libavif does, and walk all items, whether they are AV1 or not. Items
+ * that are not AV1 add little to the counts: their data begins with zeros or text, which, read as
+ * AV1, soon contains an OBU without a size, and the walk counts nothing after that one. Data that
+ * no item refers to, such as the first frame of a track, is walked when libavif reads it
+ * (avif.c). */
 #include "config.h"
 
 #include "loader/image/avif/avif_scan.h"

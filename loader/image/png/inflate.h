@@ -14,9 +14,9 @@ enum {
     INFLATE_WINDOW = 32768, /* farthest distance of a match */
     INFLATE_BEHIND_IN = 64, /* readable bytes after the input */
     INFLATE_BEHIND_OUT = 512,
-    /* The number of bits that are looked up at once, and of table entries, including those of
-     * longer codes: what any complete code of up to 15 bits needs at most, with 288 symbols and
-     * with 32 (zlib's examples/enough.c). */
+    /* The number of bits that one look-up resolves, and the sizes of the tables with the entries of
+     * longer codes. The sizes suffice for any complete code of up to 15 bits: one of 288 symbols,
+     * and one of 32 (zlib's examples/enough.c). */
     INFLATE_LITERAL_BITS = 11,
     INFLATE_DISTANCE_BITS = 8,
     INFLATE_LITERALS = 2342,

@@ -168,20 +168,20 @@ class DetectionTest(unittest.TestCase):
             return self.problems(f"coco:{self.path('faulty')}")
         name = self.made.names[1]
         for changed, reason in (
-                ({"bbox": [30, 20, 60, 5]}, "field 'objects' ('objects'): the box with the id 100, from 30, 20 to 90, "
-                 "25, reaches beyond its picture of 41 x 32: \"bbox\" has left, top, width and height, \"boxes\" have "
-                 "left, top, right and bottom"),
-                ({"bbox": [3, 2, 0, 5]}, "field 'objects' ('objects'): the box with the id 100, from 3, 2 to 3, 7, has "
+                ({"bbox": [30, 20, 60, 5]}, "field 'objects' ('objects'): the box with id 100, from (30, 20) to "
+                 "(90, 25), reaches beyond its picture of 41 x 32: \"bbox\" has left, top, width and height, \"boxes\" "
+                 "have left, top, right and bottom"),
+                ({"bbox": [3, 2, 0, 5]}, "field 'objects' ('objects'): the box with id 100, from (3, 2) to (3, 7), has "
                  "no area, so no image shows it"),
                 ({"bbox": [3, 2, 5]}, "field 'objects' ('objects'): the \"bbox\" of box 0 must be numbers: [x, y, "
                  "width, height]")):
             self.assertEqual(boxes(**changed), {("field", name): reason})
         self.assertEqual(boxes(id=201), {("annotations", self.made.names[2]):
-                                         "instances_train.json has two annotations with the id 201, one of this image "
+                                         "instances_train.json has two annotations with id 201, one of this image "
                                          f"and one of train/{name}: ids must be unique"})
         for changed, words in (
-                ({"category_id": 2}, "the annotation with the id 100, of '0007.png', has the category 2"),
-                ({"image_id": 5}, "the annotation with the id 100 belongs to image 5, but no image")):
+                ({"category_id": 2}, "the annotation with id 100, of '0007.png', has the category 2"),
+                ({"image_id": 5}, "the annotation with id 100 belongs to image 5, but no image")):
             faulty = json.loads(json.dumps(good))
             next(o for o in faulty["annotations"] if o["id"] == 100).update(changed)
             write(file, json.dumps(faulty))
@@ -285,9 +285,9 @@ class DetectionTest(unittest.TestCase):
         write(os.path.join(folder, "labels/train/stray.txt"), "")
         stray = {("annotations", ""): "the label file labels/train/stray.txt has no picture in images/train"}
         for text, reason in (
-                ("0 0.9 0.5 0.5 0.5\n", "field 'objects' ('objects'): the box with the id 1, from 26.65, 8 to 47.15, "
-                 "24, reaches beyond its picture of 41 x 32: "),
-                ("0 0.5 0.5 0.2 0.2\n3 0.5 0.5 0 0.2\n", "the box with the id 2, from 20.5, 12.8 to 20.5, 19.2, has no "
+                ("0 0.9 0.5 0.5 0.5\n", "field 'objects' ('objects'): the box with id 1, from (26.65, 8) to (47.15, "
+                 "24), reaches beyond its picture of 41 x 32: "),
+                ("0 0.5 0.5 0.2 0.2\n3 0.5 0.5 0 0.2\n", "the box with id 2, from (20.5, 12.8) to (20.5, 19.2), has no "
                  "area"),
                 ("0 0.5 0.5 0.2 0.2\n4 0.5 0.5 0.1 0.2\n", "labels/train/0007.txt: line 2: the class is 4, but "
                  "data.yaml has the classes 0 to 3")):
@@ -330,7 +330,7 @@ class DetectionTest(unittest.TestCase):
             f.write(f"{self.made.names[2][:-4]}\n")
         twice = {("annotations", self.made.names[2]): "ImageSets/Main/train.txt lists it twice, as samples 2 and 12"}
         for text, reason in (
-                (good.replace("<xmax>", "<xmax>9"), "the box with the id 1, from "),
+                (good.replace("<xmax>", "<xmax>9"), "the box with id 1, from "),
                 (good.replace("</name>", "</nam>"), "Annotations/0007.xml: line 2: </nam> ends an element that is not "
                  "open"),
                 (good.replace("<ymax>", "<ymax>-"), "box 0 ends before it begins: it is xmin, ymin, xmax and ymax")):

@@ -370,10 +370,10 @@ ParameterizedTestParameters(coco, refuses_annotations)
 {
     static struct bad_case cases[] = {
         {OBJECT(5, 8, 1, BOX),
-         "instances_train2017.json: the annotation with the id 5 belongs to image 8, but no image "
+         "instances_train2017.json: the annotation with id 5 belongs to image 8, but no image "
          "has this id"},
         {OBJECT(5, 7, 2, BOX),
-         "the annotation with the id 5, of '7.jpg', has the category 2, but no category has this "
+         "the annotation with id 5, of '7.jpg', has the category 2, but no category has this "
          "id"},
         {OBJECT(5, 7, 1, ""), "entry 0 of \"annotations\": it has no \"bbox\""},
         {OBJECT(5, 7, 1, BOX) ",{\"image_id\":7}", "entry 1 of \"annotations\": it has no \"id\""},
@@ -383,7 +383,7 @@ ParameterizedTestParameters(coco, refuses_annotations)
         {"7", "entry 0 of \"annotations\": it has no \"id\""},
         {OBJECT(5, 7, 1, BOX ",\"iscrowd\":\"1\""),
          "instances_train2017.json: entry 0 of \"annotations\": the \"iscrowd\" of the annotation "
-         "with the id 5 is not 0, 1, true or false, but a string"},
+         "with id 5 is not 0, 1, true or false, but a string"},
         {OBJECT(5, 7, 1, BOX ",\"iscrowd\":2"), "is not 0, 1, true or false, but a number"},
         {OBJECT(5, 7, 1, BOX ",\"iscrowd\":0.5"), "is not 0, 1, true or false, but a number"},
         {OBJECT(5, 7, 1, BOX ",\"iscrowd\":NaN"), "is not 0, 1, true or false, but a number"},
@@ -478,10 +478,9 @@ Test(coco, ids_that_are_used_twice_are_found)
     write_annotations(OBJECT(5, 7, 1, BOX) "," OBJECT(5, 30, 1, BOX) "," OBJECT(
         6, 7, 1, BOX) "," OBJECT(6, 7, 1, BOX));
     d = opened_in(&tree, "coco:", "");
-    has_faults(d,
-               "2: instances_train2017.json has two annotations with the id 5, one of this image "
-               "and one of train2017/7.jpg: ids must be unique\n"
-               "0: instances_train2017.json has two annotations with the id 6, one of this image "
-               "and one of this one: ids must be unique\n");
+    has_faults(d, "2: instances_train2017.json has two annotations with id 5, one of this image "
+                  "and one of train2017/7.jpg: ids must be unique\n"
+                  "0: instances_train2017.json has two annotations with id 6, one of this image "
+                  "and one of this one: ids must be unique\n");
     dataset_unref(d);
 }
