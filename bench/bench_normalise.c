@@ -30,14 +30,13 @@ struct bench_normalise_arguments {
 #define AT(field) offsetof(struct bench_normalise_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images per batch (default 64)", NULL,
-     false},
-    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "side of an image (default 224)", NULL,
-     false},
-    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL, false},
+    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, .help = "images per batch (default 64)"},
+    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096,
+     .help = "side of an image (default 224)"},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, .help = "rounds (default 11)"},
     {"loops", 0, "NAME", OPTION_TEXT, AT(loops), 0, 0,
-     "avx2 or portable (default: the best for this processor)", NULL, false},
-    {"json", 0, NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
+     .help = "avx2 or portable (default: the best for this processor)"},
+    {"json", 0, NULL, OPTION_FLAG, AT(json), 0, 0, .help = "print JSON"},
 };
 
 static const struct options_program program = {

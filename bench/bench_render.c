@@ -31,24 +31,23 @@ struct bench_render_arguments {
 #define AT(field) offsetof(struct bench_render_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL,
-     false},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
+     .help = "folder of photographs (required)"},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "rrc pipeline to render (default: train)", NULL, false},
+     .help = "rrc pipeline to render (default: train)"},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
-     "rounds over all photographs and rows (default 15)", NULL, false},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL,
-     false},
-    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL, false},
+     .help = "rounds over all photographs and rows (default 15)"},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, .help = "use only the first N photographs"},
+    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, .help = "seed of the crops (default 1)"},
     {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
-     "also measure every other set of loops that this processor can use", NULL, false},
+     .help = "also measure every other set of loops that this processor can use"},
     {"forms", 0, NULL, OPTION_FLAG, AT(forms), 0, 0,
-     "rewrite the photographs in each form of JPEG, PNG, WebP and AVIF, and compare with the "
-     "formats' libraries",
-     NULL, false},
+     .help =
+         "rewrite the photographs in each form of JPEG, PNG, WebP and AVIF, and compare with the "
+         "formats' libraries"},
     {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,
-     "measure only these rows, for example to profile one (default: all)", NULL, false},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
+     .help = "measure only these rows, for example to profile one (default: all)"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, .help = "print JSON"},
 };
 
 static const struct options_program program = {

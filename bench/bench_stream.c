@@ -50,21 +50,20 @@ struct bench_stream_arguments {
 #define AT(field) offsetof(struct bench_stream_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "data set of photographs (required)",
-     NULL, false},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
+     .help = "data set of photographs (required)"},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "pipeline to render (default: train; for small images that of CIFAR's recipes)", NULL, false},
+     .help = "pipeline to render (default: train; for small images that of CIFAR's recipes)"},
     {"small", 's', "SIDE", OPTION_U32, AT(small), 8, SMALL_SIDE_MAX,
-     "cut the photographs into 20,000 images of SIDE x SIDE pixels", NULL, false},
+     .help = "cut the photographs into 20,000 images of SIDE x SIDE pixels"},
     {"form", 'f', "FORM", OPTION_TEXT, AT(form), 0, 0,
-     "form of the small images: raw (default), png or jpeg", NULL, false},
-    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 1000, "rounds of each (default 9)", NULL,
-     false},
+     .help = "form of the small images: raw (default), png or jpeg"},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 1000, .help = "rounds of each (default 9)"},
     {"batches", 'b', "N", OPTION_U32, AT(batches), 1, 10000,
-     "batches per round (default 60; 20 for small images)", NULL, false},
+     .help = "batches per round (default 60; 20 for small images)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
-     "images per batch (default 32; 4096 for small ones)", NULL, false},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
+     .help = "images per batch (default 32; 4096 for small ones)"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, .help = "print JSON"},
 };
 
 static const struct options_program program = {

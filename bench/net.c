@@ -44,15 +44,15 @@ struct bench_net_arguments {
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
-     "photographs: compare two loaders, each on a part of a core, with one", NULL, false},
-    {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100, "size of that part of a core (default 40)",
-     NULL, false},
-    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds of each (default 5)", NULL,
-     false},
-    {"seconds", 's', "N", OPTION_U32, AT(seconds), 1, 1000, "seconds per round (default 2)", NULL,
-     false},
-    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images per batch (default 64)",
-     NULL, false},
+     .help = "photographs: compare two loaders, each on a part of a core, with one"},
+    {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100,
+     .help = "size of that part of a core (default 40)"},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
+     .help = "rounds of each (default 5)"},
+    {"seconds", 's', "N", OPTION_U32, AT(seconds), 1, 1000,
+     .help = "seconds per round (default 2)"},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
+     .help = "images per batch (default 64)"},
 };
 
 static const struct options_program program = {

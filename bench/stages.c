@@ -370,18 +370,17 @@ static const struct {
 #define AT(field) offsetof(struct bench_stages_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL,
-     false},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
+     .help = "folder of photographs (required)"},
     {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
-     "pipeline to render, without exif (default: train)", NULL, false},
+     .help = "pipeline to render, without exif (default: train)"},
     {"kernels", 'k', "NAME", OPTION_TEXT, AT(kernels), 0, 0,
-     "loops of the resize (default: the best this processor can use)", NULL, false},
+     .help = "loops of the resize (default: the best this processor can use)"},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
-     "rounds over all photographs (default 9)", NULL, false},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL,
-     false},
-    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL, false},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL, false},
+     .help = "rounds over all photographs (default 9)"},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, .help = "use only the first N photographs"},
+    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, .help = "seed of the crops (default 1)"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, .help = "print JSON"},
 };
 
 static const struct options_program program = {

@@ -45,16 +45,16 @@ struct bench_stall_arguments {
 #define AT(field) offsetof(struct bench_stall_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL,
-     false},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
+     .help = "folder of photographs (required)"},
     {"times", 'n', "N", OPTION_U32, AT(times), 1, TIMES_MAX,
-     "how often a loader is killed and stopped over each transport (default 20)", NULL, false},
-    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches requested in advance (default 6)",
-     NULL, false},
-    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images per batch (default 64)",
-     NULL, false},
-    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "seed of the failures (default 1)", NULL,
-     false},
+     .help = "how often a loader is killed and stopped over each transport (default 20)"},
+    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64,
+     .help = "batches requested in advance (default 6)"},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
+     .help = "images per batch (default 64)"},
+    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX,
+     .help = "seed of the failures (default 1)"},
 };
 
 static const struct options_program program = {

@@ -158,8 +158,9 @@ static int collect(struct options_settings *settings, const struct option_def *d
 {
     int r;
 
-    if (options_is_taken(settings, def))
-        return error_set(err, -EINVAL, "--%s is given twice: give it once", def->name);
+    if (def->once && options_is_taken(settings, def))
+        return error_set(err, -EINVAL, "--%s is given twice: give one list, with commas",
+                         def->name);
     r = options_settings_add(settings, def, value);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }

@@ -33,6 +33,7 @@ struct option_def {
      * negative errno with a message. */
     int (*call)(void *target, const char *value, struct plenum_error *err);
     bool repeats; /* its values add up: it may be given several times */
+    bool once;    /* a list, of which the last would replace the others: it is given once */
 };
 
 /** Possible values of an option, for shell completion: words separated by spaces, or one of
@@ -90,8 +91,8 @@ bool options_is_long(const struct options_program *program, const char *word);
 
 /**
  * First half of options_parse(), with its results: append the options and their values to `*ret`,
- * and check only names and that none but those that repeat is given twice. For programs with a
- * second source of options.
+ * and check only names, and that options that are given once are not given twice. For programs with
+ * a second source of options.
  */
 int options_collect(const struct options_program *program, int argc, char **argv,
                     struct options_settings *ret, int *operands, struct plenum_error *err);

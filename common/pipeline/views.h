@@ -68,6 +68,9 @@ int views_shape_fields(const struct views *views, const struct fields *fields,
                        const struct field_shape *of, struct field_shape *ret,
                        struct plenum_error *err);
 
+/** Returns whether pixels depend on a field of boxes (iou_crop). */
+bool views_need_boxes(const struct views *views);
+
 /** Check that each iou_crop has its field of boxes, as views_check_fields() does. Returns 0, or
  * -EINVAL with a message. */
 int views_check_boxes(const struct views *views, const struct fields *fields,

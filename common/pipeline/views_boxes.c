@@ -37,6 +37,14 @@ int views_find_boxes(const struct pipeline *pipeline, const struct fields *field
     return *pipeline->boxes || count == 1 ? at : -1;
 }
 
+bool views_need_boxes(const struct views *views)
+{
+    for (uint32_t i = 0; i < views->count; i++)
+        if (views->view[i].pipeline.iou_crop)
+            return true;
+    return false;
+}
+
 int views_check_boxes(const struct views *views, const struct fields *fields,
                       struct plenum_error *err)
 {

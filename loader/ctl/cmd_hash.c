@@ -48,7 +48,7 @@ static const struct option_def defs[] = {
      .help = "pad (default) or drop the positions that do not fill a step"},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
      .help = "print the sum of the hashes of I instances with split = file"},
-    {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
+    {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields), .once = true,
      .help = "include these fields of each sample in the hash: NAME:SOURCE:KIND, ..."},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "JPEG decoder: auto (default), plenum or libjpeg; the hash is the same"},

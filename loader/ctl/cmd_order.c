@@ -548,6 +548,7 @@ static int run(int argc, char **argv)
     struct plenum_error err;
     int r;
 
+    a.stream.own_boxes = true;
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;

@@ -327,7 +327,7 @@ static int run(int argc, char **argv)
 {
     struct pack_arguments a = {.per_archive = 1000, .prefix = "archive"};
     /* Bad samples are packed unchanged, even if they are on the list of bad samples. */
-    struct dataset_options options = {.forget_bad = true};
+    struct dataset_options options = {.forget_bad = true, .outlines = true};
     struct plenum_error err;
     struct dataset *source;
     int operands, r;

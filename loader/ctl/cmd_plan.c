@@ -328,6 +328,7 @@ static int run(int argc, char **argv)
     bool plan;
 
     a.stream.micro_batch = 0;
+    a.stream.own_boxes = true;
     r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
         return r;

@@ -56,7 +56,7 @@ static const struct option_def defs[] = {
     {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "epoch (default 0)"},
     {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
      .help = "first position in the epoch (default 0)"},
-    {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
+    {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields), .once = true,
      .help = "draw masks, instances, boxes and key points, and print other fields: "
              "NAME:SOURCE:KIND, ..."},
 };

@@ -65,7 +65,7 @@ static const struct option_def defs[] = {
      .help = "also print a hash over every byte and label"},
     {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "JPEG decoder: auto (default), plenum or libjpeg; or both, and compare them"},
-    {"fields", 0, "FIELDS", OPTION_TEXT, AT(fields),
+    {"fields", 0, "FIELDS", OPTION_TEXT, AT(fields), .once = true,
      .help =
          "also read and check these fields of each sample: NAME:SOURCE:KIND, separated by commas"},
     {"no-list", 0, NULL, OPTION_FLAG, AT(no_list),

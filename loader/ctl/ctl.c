@@ -284,6 +284,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     if (strcmp(args->bad, "substitute") != 0 && strcmp(args->bad, "fail") != 0)
         return error_set(err, -EINVAL, "--bad must be substitute or fail, not '%s'", args->bad);
     options.junk = views_forgive_junk(&s.spec.views);
+    options.own_fields = args->own_boxes && views_need_boxes(&s.spec.views);
     if ((uint64_t)args->replicas * args->micro_batch > UINT32_MAX)
         return error_set(err, -EINVAL, "a step of %u replicas with %u samples each is too large",
                          args->replicas, args->micro_batch);

@@ -30,6 +30,7 @@ struct ctl_stream_args {
     const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir, *fields;
     uint64_t seed;
     uint32_t replicas, micro_batch, repeat;
+    bool own_boxes; /* if the pipeline depends on boxes, use those of a detection data set */
 };
 
 #define CTL_STREAM_DEFAULTS                                                           \

@@ -631,7 +631,8 @@ static int coco_fields(const struct dataset *d, const struct index_sample *sampl
     const char *note = annotated_note(d, sample), *objects = objects_of(note);
     char *outlined = NULL, *crowds;
     size_t len;
-    int r = fields_have_instances(&d->fields) ? add_outlines(d, note, &outlined, err) : 0;
+    bool wanted = d->outlines || fields_have_instances(&d->fields);
+    int r = wanted ? add_outlines(d, note, &outlined, err) : 0;
 
     if (r < 0)
         return r;

@@ -88,14 +88,38 @@ static void warn_of_deep(struct dataset *d)
     dataset_add_warning(d, text, "");
 }
 
+/* Check the kinds of fields of a detection data set, whose values are JSON, not files. */
+static int check_kinds(const struct dataset *d, const char *text, struct plenum_error *err)
+{
+    struct fields fields;
+    int r = fields_parse(text, &fields, err);
+
+    for (uint32_t i = 0; r == 0 && i < fields.count; i++) {
+        enum field_as as = fields.spec[i].as;
+
+        if (as == FIELD_AS_MASK || as == FIELD_AS_NPY || as == FIELD_AS_BYTES)
+            r = error_set(err, -EINVAL,
+                          "%s: the field '%s' of objects is JSON, and cannot be a mask, array or "
+                          "bytes: request it as boxes, instances, keypoints or text",
+                          d->name, fields.spec[i].name);
+    }
+    return r;
+}
+
 static int open_fields(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
 {
     struct dataset_options own = *options;
+    int r = 0;
 
+    d->outlines = options->outlines;
     if (!own.fields && own.own_fields)
         own.fields = d->format->own_fields;
-    return own.fields && *own.fields ? fields_open(d, &own, err) : 0;
+    if (!own.fields || !*own.fields)
+        return 0;
+    if (d->format->own_fields)
+        r = check_kinds(d, own.fields, err);
+    return r < 0 ? r : fields_open(d, &own, err);
 }
 
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,

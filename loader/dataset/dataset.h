@@ -70,6 +70,7 @@ struct dataset_options {
     const char *user;   /* the user to whom cache files are charged; NULL: none */
     const char *fields; /* the fields to read, in the syntax of fields_parse(); NULL: none */
     bool own_fields;    /* without `fields`, read the objects of a detection data set */
+    bool outlines;      /* dataset_fields() gives objects with their outlines */
 };
 
 /**

@@ -26,6 +26,8 @@ int format_recognise_remote(const char *name, const struct format **ret, struct 
 
 /** Warn if a folder that is read as a folder of classes is arranged like a detection data set. */
 void detection_hint_folder(struct dataset *d, const char *folder);
+/** Returns that warning and those after it, or NULL if there is no such warning. Borrowed. */
+const char *detection_find_hint(const struct dataset *d);
 /** Reject a file of annotations whose format is not named. Returns 0, or -EINVAL with `err` set. */
 int detection_refuse_file(const struct path_probe *probe, struct plenum_error *err);
 

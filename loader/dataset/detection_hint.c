@@ -79,6 +79,11 @@ void detection_hint_folder(struct dataset *d, const char *folder)
     dataset_add_warning(d, text, folder);
 }
 
+const char *detection_find_hint(const struct dataset *d)
+{
+    return strstr(dataset_get_warning(d), "it is arranged like a data set of ");
+}
+
 int detection_refuse_file(const struct path_probe *probe, struct plenum_error *err)
 {
     const char *name = probe->path;

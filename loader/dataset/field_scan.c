@@ -199,6 +199,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
     const struct field_spec *spec = &d->fields.spec[field];
     struct field_stored all[FIELDS_MAX] = {{0}};
     struct field_piece piece;
+    const char *hint;
     char name[400];
     int r = fields_read_stored(d, 0, all, NULL, err);
 
@@ -211,9 +212,11 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
     if (r == 0)
         return error_set(err, -EBADMSG, "%s: the field '%s' changed while it was read", d->name,
                          spec->name);
-    return error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); the first one, %s",
-                        d->name, spec->name, spec->source,
-                        dataset_get_sample_name(d, 0, name, sizeof(name)));
+    (void)error_prefix(err, -EBADMSG, "%s: no sample has the field '%s' ('%s'); the first one, %s",
+                       d->name, spec->name, spec->source,
+                       dataset_get_sample_name(d, 0, name, sizeof(name)));
+    hint = detection_find_hint(d);
+    return hint ? error_prefix(err, -EBADMSG, "%.*s", (int)strcspn(hint, ";"), hint) : -EBADMSG;
 }
 
 /* Set each field's shape to that of the first sample that has the field. */

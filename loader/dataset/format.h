@@ -62,6 +62,7 @@ struct dataset {
     struct dataset *inner; /* if it is generated, the data set that labels come from, or NULL */
     struct mixed *mixed;   /* the data sets of a plan (format is NULL), or NULL */
     struct fields fields;  /* requested when it was opened */
+    bool outlines;         /* dataset_options.outlines */
     struct field_table *field_table; /* the table of these fields, or NULL */
     int index_hold, table_hold;      /* from cache_hold(), or -1 */
     atomic_uint refs;

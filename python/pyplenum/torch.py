@@ -8,6 +8,7 @@ import difflib
 import errno
 import functools
 import io
+import math
 import os
 import re
 import threading
@@ -52,6 +53,11 @@ def _of_numpy(array: Any) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
+def _rows(array: Any) -> Any:
+    """Return the array of a batch with one axis for its samples; the others may have the length 0."""
+    return array.reshape((math.prod(array.shape[:3]),) + array.shape[3:])
+
+
 def _no_field(field: str) -> ValueError:
     if field in ("names", "paths", "filenames", "index", "indices"):
         return ValueError(f"a batch has no '{field}': use \"samples\", their numbers in the data set: "
@@ -91,7 +97,7 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     if isinstance(array, dict):
         raise ValueError(f"{field} are several tensors if the pipeline has views: use "
                          f"pyplenum.torch.view_list(batch, {field!r})")
-    array = array.reshape((-1,) + array.shape[3:] if field in _GEOMETRY else -1)
+    array = _rows(array) if field in _GEOMETRY else array.reshape(-1)
     return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
 
 
@@ -107,7 +113,7 @@ def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
         raise ValueError(f"field must be views, boxes or flips, not {field!r}")
     if not batch.views:
         raise ValueError("the pipeline has no views: request \"images\", or write view(NAME, COUNT, STAGES) ...")
-    return [torch.from_numpy(array.reshape((-1,) + array.shape[3:])[:, i])
+    return [torch.from_numpy(_rows(array)[:, i])
             for array in getattr(batch, field).values() for i in range(array.shape[3])]
 
 
@@ -609,16 +615,16 @@ class Loader:
         if isinstance(value, list):
             return value if valid is None else [each for each, counts in zip(value, valid) if counts]
         if isinstance(value, (Boxes, Keypoints, Instances)):
-            return _of_each(value, lambda array: finish(_of_numpy(array.reshape((-1,) + array.shape[3:])), field))
+            return _of_each(value, lambda array: finish(_of_numpy(_rows(array)), field))
         if isinstance(value, dict) and isinstance(next(iter(value.values())), (Boxes, Keypoints, Instances)):
             return [_of_each(each, lambda array: finish(
-                        _of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field))  # noqa: B023 - called at once
+                        _of_numpy(_rows(array)[:, i]), field))  # noqa: B023 - called at once
                     for each in value.values() for i in range(each.counts.shape[3])]
         if isinstance(value, dict):  # a mask for each view
-            rows = [array.reshape((-1,) + array.shape[3:])[:, i] for array in value.values()
+            rows = [_rows(array)[:, i] for array in value.values()
                     for i in range(array.shape[3])]
             return [finish(_of_numpy(row), field) for row in rows]
-        return finish(_of_numpy(value.reshape((-1,) + value.shape[3:])), field)
+        return finish(_of_numpy(_rows(value)), field)
 
     def _pixels(self, batch: Batch, field: str, finish: Any, valid: Any) -> Any:
         """Return a batch's images, or a list of those of its views; only of the valid samples, unless ``valid`` is
@@ -627,7 +633,7 @@ class Loader:
             view_list(batch)  # raises an error
         made: List[torch.Tensor] = []
         for array in batch.views.values() if field == "views" else (batch.images,):
-            array = array.reshape((-1,) + array.shape[3:]) if field == "views" else array
+            array = _rows(array) if field == "views" else array
             if self._floats and not self._on_device:
                 pixels = self._floats_of(array if valid is None else array[valid])
             else:

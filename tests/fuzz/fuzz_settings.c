@@ -20,11 +20,11 @@ struct target {
 #define AT(field) offsetof(struct target, field)
 
 static const struct option_def defs[] = {
-    {"socket", 's', "ADDRESS", OPTION_TEXT, AT(text), 0, 0, "text", NULL, false},
-    {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(bytes), 1, 0, "bytes", NULL, false},
-    {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(time), 0, 0, "time", NULL, false},
-    {"threads", 't', "N", OPTION_U32, AT(number), 1, 4096, "number", NULL, false},
-    {"all-cpus", 0, NULL, OPTION_FLAG, AT(flag), 0, 0, "flag", NULL, false},
+    {"socket", 's', "ADDRESS", OPTION_TEXT, AT(text), 0, 0, .help = "text"},
+    {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(bytes), 1, 0, .help = "bytes"},
+    {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(time), 0, 0, .help = "time"},
+    {"threads", 't', "N", OPTION_U32, AT(number), 1, 4096, .help = "number"},
+    {"all-cpus", 0, NULL, OPTION_FLAG, AT(flag), 0, 0, .help = "flag"},
 };
 static const struct options_program program = {.name = "fuzz", .defs = defs, .count = 5};
 static const char *const none[] = {NULL};

@@ -354,7 +354,7 @@ class InstancesTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         for n, why in ((9, "the object with id 902: its polygon 0 has 5 numbers"),
                        (14, "the mask of the object with id 1401 has 9 x 9 pixels, but its image has"),
-                       (19, "the outline of the object with id 1900 has the point (500, 5), outside its picture"),
+                       (19, "the outline of the object with id 1900 has the point .500, 5., outside its picture"),
                        (31, "a polygon of the object with id 3100 lies in its picture's first pixel")):
             self.assertRegex(done.stdout + done.stderr, f"{n:03d}.png.*'o' .'objects'.*{why}")
 

@@ -294,9 +294,9 @@ class KeypointsTest(unittest.TestCase):
         done = subprocess.run([CTL, "verify", "--no-list", f"tar:{path_of('verify.tar')}", "--fields",
                                "pose:json:keypoints"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
-        for n, why in ((3, "key point 1 of the object with id 0, at (20, 500), lies outside its picture of 40 x 40"),
+        for n, why in ((3, "key point 1 of the object with id 0, at .20, 500., lies outside its picture of 40 x 40"),
                        (4, "the key points of the object with id 0 lie in its picture's first pixel"),
-                       (5, "key point 0 of the object with id 55, at (-9, 2), lies outside"),
+                       (5, "key point 0 of the object with id 55, at .-9, 2., lies outside"),
                        (8, "the key points of object 0 are neither numbers")):
             self.assertRegex(done.stdout + done.stderr, f"{n:03d}.*field 'pose' .'json'.*{why}")
         self.assertNotRegex(done.stdout, "00[0-2679]|01[01]")

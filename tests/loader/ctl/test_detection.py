@@ -221,17 +221,19 @@ class DetectionTest(unittest.TestCase):
         write_yolo(self.made, self.path("kept/yolo"))
         write_voc(self.made, self.path("kept/voc"))
         write(os.path.join(self.path("kept/voc/Annotations"), self.made.names[1].replace(".png", ".xml")), "<a/>")
-        for name, data, source in (("coco", self.path("coco"), "objects"), ("coco", self.path("coco"), "crowds"),
-                                   ("yolo", self.path("kept/yolo"), "objects"),
-                                   ("voc", self.path("kept/voc"), "difficult")):
+        for name, data, source, kind in (("coco", self.path("coco"), "objects", "boxes"),
+                                         ("coco", self.path("coco"), "crowds", "boxes"),
+                                         ("coco", self.path("coco"), "objects", "instances"),
+                                         ("yolo", self.path("kept/yolo"), "objects", "boxes"),
+                                         ("voc", self.path("kept/voc"), "difficult", "boxes")):
             ids = ",image_id:image_id:int64" if name == "coco" else ""
-            folder = self.path(f"packed/{name}-{source}")
+            folder = self.path(f"packed/{name}-{source}-{kind}")
             os.makedirs(os.path.dirname(folder), exist_ok=True)
             code, _, err = self.ctl("pack", f"{name}:{data}", folder, "--samples-per-archive", "5")
             self.assertEqual((code, err), (0, ""))
             hashes = [self.ctl("hash", data, "--seed", "3", "--epochs", "2", "--fields", fields, "--pipeline", CROPS)
-                      for data, fields in ((f"{name}:{data}", f"x:{source}:boxes{ids}"),
-                                           (f"tar:{folder}", f"x:json.{source}:boxes{ids.replace(':', ':json.', 1)}"))]
+                      for data, fields in ((f"{name}:{data}", f"x:{source}:{kind}{ids}"),
+                                           (f"tar:{folder}", f"x:json.{source}:{kind}{ids.replace(':', ':json.', 1)}"))]
             self.assertEqual([code for code, _, _ in hashes], [0, 0], hashes)
             self.assertEqual(hashes[0][1], hashes[1][1], name)
             code, _, err = self.ctl("pack", f"{name}:{data}", self.path("packed/small"), "--longest", "20")
@@ -239,19 +241,31 @@ class DetectionTest(unittest.TestCase):
             self.assertIn("--longest and --shortest would shrink the pictures of", err)
             self.assertFalse(os.path.exists(self.path("packed/small")))
 
-    def test_options_are_given_once(self):
-        """no option and no field overrides an earlier one of the same name"""
+    def test_fields_are_given_once(self):
+        """no field and no list of fields replaces an earlier one; of other options, the last value counts"""
         data = f"coco:{self.path('coco')}"
         for options, words in (
                 (("--fields", "a:objects:boxes", "--fields", "b:image_id:int64"),
-                 "--fields is given twice: give it once"),
-                (("--fields=a:objects:boxes", "--seed", "1", "--seed", "1"), "--seed is given twice: give it once"),
+                 "--fields is given twice: give one list"),
                 (("--fields", "a:objects:boxes,a:image_id:int64"), "fields: 'a' is given twice")):
             code, out, err = self.ctl("hash", data, *options)
             self.assertIn(code, (1, 2))
             self.assertEqual(out, "")
             self.assertIn(words, err)
         self.assertIn("setting 'split' is given twice", self.ctl("hash", f"coco,split=a,split=b:{data}")[2])
+        self.assertEqual(self.ctl("hash", data, "--seed", "1", "--seed", "2"), self.ctl("hash", data, "--seed", "2"))
+
+    def test_fields_that_cannot_be(self):
+        """a field of the wrong kind, or of a set that is opened without its word, is refused with the remedy"""
+        folder = self.path("coco")
+        for data, options, words in (
+                (f"coco:{folder}", ("--fields", "m:objects:mask"), "the field 'm' of objects is JSON, and cannot be"),
+                (folder, ("--fields", "objects:objects:boxes"), f"without boxes: open it as coco:{folder}"),
+                (f"coco:{folder}", ("--pipeline", "ssd"), "iou_crop depends on boxes: request a field of boxes")):
+            code, _, err = self.ctl("hash", data, *options)
+            self.assertEqual(code, 1)
+            self.assertIn(words, err)
+        self.assertEqual(self.ctl("order", f"coco:{folder}", "--pipeline", "ssd", "--count", "2")[0], 0)
 
     def test_other_fields(self):
         """pack names the fields that it leaves out"""

@@ -48,7 +48,7 @@ ParameterizedTestParameters(yolo_yaml, reads)
         {"nc: 1\ndownload: |\n  a: [\n\n   : - {\nx: y\nauthor:\n- z\n# c\n  - {\ntrain: t",
          "train=t;0=class_0;"},
         {"nc: 0\nkpt_shape: [17, 3]", "points=17x3;"},
-        {"train: a\n", "it has no names of classes: add names, or their number nc"},
+        {"train: a\n", "it has no class names: add names, or their number nc"},
         {"names: [a]\nnc: 2", "nc is 2, but names has 1 classes"},
         {"names:\n  0: a\n  2: b\n", "names has no class 1, but 3 classes"},
         {"names:\n  0: a\n  0: b\n", "line 3: this class has two names"},

@@ -156,7 +156,7 @@ Test(views, damage_is_bad_for_all_or_none)
 
     cr_assert(eq(int, image_decoder_create(&together), 0));
     cr_assert(eq(int, image_decoder_create(&alone), 0));
-    for (uint64_t number = 0; number < 200; number++) {
+    for (uint64_t number = 0; number < 400; number++) {
         bool is_bad;
 
         choose(number, false, pipelines);
