@@ -91,6 +91,7 @@ struct tar_group {
         char *text; /* NUL-terminated */
         size_t len, cap;
     } labels[FROM_TYPES];
+    uint64_t large; /* size of a member that would be a label if it were smaller; 0: none */
     uint64_t files;
 };
 
@@ -206,6 +207,11 @@ static int find_label(const struct tar_set *set, const struct tar_group *g, stru
         if (r != -ENOENT || set->from != FROM_ANY)
             return r == -ENOENT ? -EBADMSG : r;
     }
+    if (set->from == FROM_ANY && g->large > 0)
+        return error_set(err, -EBADMSG,
+                         "'%s' has no label: there is no .cls, and a file next to it has %llu "
+                         "bytes: that is not a label",
+                         g->name, (unsigned long long)g->large);
     if (set->from == FROM_ANY)
         return error_set(
             err, -EBADMSG,
@@ -288,7 +294,7 @@ static int end_group(struct archive *a, struct tar_group *g)
     g->any = false;
     g->image[0] = g->dotted[0] = 0;
     g->several = false;
-    g->files = 0;
+    g->files = g->large = 0;
     for (int i = 0; i < FROM_TYPES; i++)
         g->labels[i].there = false;
     return 0;
@@ -356,6 +362,18 @@ static int add_to_sample(struct archive *a, struct tar_group *g, const struct ta
     return 0;
 }
 
+/* Handle a member that is too large for a label. If its sample may have a label elsewhere, it is
+ * only noted, because it has fields. */
+static int take_large(struct archive *a, struct tar_group *g, const struct tar_member *m,
+                      const char *name, enum label_from from)
+{
+    g->large = m->size;
+    if (set_of(a)->from == FROM_ANY && from != FROM_CLS)
+        return 0;
+    return error_set(&a->err, -EBADMSG, "'%s' has %llu bytes: that is not a label", name,
+                     (unsigned long long)m->size);
+}
+
 static int read_label(struct archive *a, struct tar_reader *reader, struct tar_group *g,
                       const struct tar_member *m, const char *name, enum label_from from)
 {
@@ -368,8 +386,7 @@ static int read_label(struct archive *a, struct tar_reader *reader, struct tar_g
                          "leads to",
                          name);
     if (m->size > LABEL_BYTES_MAX)
-        return error_set(&a->err, -EBADMSG, "'%s' has %llu bytes: that is not a label", name,
-                         (unsigned long long)m->size);
+        return take_large(a, g, m, name, from);
     if (array_reserve(&g->labels[from].text, &g->labels[from].cap, m->size + 1, 1) < 0)
         return out_of_memory(&a->err);
     g->labels[from].there = true;

@@ -546,8 +546,7 @@ static int settle_names(struct yolo_yaml *ret, struct plenum_error *err)
             return error_set(err, -EBADMSG, "names has no class %zu, but %zu classes", i,
                              names->count);
     if (names->count == 0 && ret->nc < 0)
-        return error_set(err, -EBADMSG,
-                         "it has no class names: add names, or their number nc");
+        return error_set(err, -EBADMSG, "it has no class names: add names, or their number nc");
     if (names->count > 0 && ret->nc >= 0 && (size_t)ret->nc != names->count)
         return error_set(err, -EBADMSG, "nc is %lld, but names has %zu classes", (long long)ret->nc,
                          names->count);

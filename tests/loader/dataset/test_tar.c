@@ -235,6 +235,23 @@ Test(tar, labels_come_from_where_the_name_says)
     refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "there is no setting 'label'");
 }
 
+Test(tar, large_members_are_no_labels)
+{
+    static char json[(1 << 20) + 100];
+    struct dataset *d;
+
+    memset(json, ' ', sizeof(json) - 1);
+    memcpy(json, "1.json={\"objects\": [] }", 22);
+    ARCHIVE("data/a.tar", "1.jpg=x", "1.cls=3", json);
+    d = opened(in_tree("%T/data/a.tar"));
+    cr_expect(eq(i64, dataset_get_label(d, 0), 3));
+    dataset_unref(d);
+    ARCHIVE("data/b.tar", "1.jpg=x", json);
+    refused(in_tree("%T/data/b.tar"), -EBADMSG,
+            "'1.jpg' has no label: there is no .cls, and a file next to it has ");
+    refused(in_tree("tar,label=json:%T/data/a.tar"), -EBADMSG, "that is not a label");
+}
+
 Test(tar, without_cls_the_json_decides_and_then_the_txt)
 {
     ARCHIVE("data/a.tar", "1.jpg=a", "1.json={\"label\": 5}", "2.jpg=b", "2.txt= 6 ", "3.jpg=c",
