@@ -86,8 +86,11 @@ class FirstEnd(unittest.TestCase):
     def test_hosts(self):
         """also if the hosts are connected by TCP"""
         here = os.path.abspath(os.path.join(SOURCE, "tests", "launcher", "hosts_here"))
-        self.check("--host", "h1:2,h2:1", "--collectives", "tcp", COUNTS="2 1", SHIM=os.path.join(BUILD, "plenumrun"),
-                   OMPI_MCA_plm_rsh_agent=os.path.join(here, "agent"), PATH=here + ":" + os.environ["PATH"])
+        # The leak checker does not read the memory in which TLS keys, and with them contexts, are kept.
+        self.check("--host", "h1:2,h2:1", "--collectives", "tcp", "-x", "ASAN_OPTIONS", COUNTS="2 1",
+                   ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
+                   SHIM=os.path.join(BUILD, "plenumrun"), OMPI_MCA_plm_rsh_agent=os.path.join(here, "agent"),
+                   PATH=here + ":" + os.environ["PATH"])
 
 
 if __name__ == "__main__":
