@@ -29,22 +29,30 @@ def operations():
     return re.findall(r'^    OP\([A-Z_]+, "(\w+)",', rows, re.M)
 
 
+def set_up(folder, found):
+    """Write the Python programs of a page to a folder, and put this Python and the programs of the build into PATH.
+    Return the folder that comes first in PATH."""
+    jobs.set_up(folder)
+    programs = os.path.join(folder, "bin")
+    os.mkdir(programs)
+    os.symlink(sys.executable, os.path.join(programs, "python3"))
+    os.environ["PATH"] = f"{programs}:{BUILD}:{os.environ['PATH']}"
+    for language, code in found:
+        if language == "python":
+            name = re.match(r"# (\w+\.py) - ", code).group(1)
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                f.write(code)
+    return programs
+
+
 class Page:
     """A page whose programs are written to a folder, and whose shell lines are run there from top to bottom."""
 
     def __init__(self, text, folder, skip=lambda code: False):
         self.text, self.blocks, self.out = text, blocks(text), {}
-        jobs.set_up(folder)
-        programs = os.path.join(folder, "bin")
-        os.mkdir(programs)
-        os.symlink(sys.executable, os.path.join(programs, "python3"))
-        os.environ["PATH"] = f"{programs}:{BUILD}:{os.environ['PATH']}"
+        set_up(folder, self.blocks)
         for language, code in self.blocks:
-            if language == "python":
-                name = re.match(r"# (\w+\.py) - ", code).group(1)
-                with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-                    f.write(code)
-            elif language == "sh" and not skip(code):
+            if language == "sh" and not skip(code):
                 self.out[code] = self._run(folder, code)
 
     @staticmethod

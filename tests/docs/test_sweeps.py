@@ -9,8 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from pages import BUILD, blocks, read
-import jobs
+from pages import blocks, read, set_up
 import tap
 
 tap.require("numpy", programs=["mpirun"])
@@ -26,14 +25,13 @@ class SweepsTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="plenum-test-")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        jobs.set_up(cls.folder)
-        os.mkdir(os.path.join(cls.folder, "bin"))
-        cls.write("bin/srun", SRUN)
-        os.environ.update(PATH=f"{cls.folder}/bin:{BUILD}:{os.environ['PATH']}", XDG_RUNTIME_DIR=cls.folder)
         cls.blocks = blocks(read("docs/sweeps.md"))
+        cls.write(os.path.join(set_up(cls.folder, cls.blocks), "srun"), SRUN)
+        os.environ["XDG_RUNTIME_DIR"] = cls.folder
 
     @classmethod
     def write(cls, name, text):
+        """Write a program; a relative name is one in the page's folder."""
         with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as f:
             f.write(text)
         os.chmod(f.name, 0o755)
@@ -42,12 +40,10 @@ class SweepsTest(unittest.TestCase):
         """Return the page's lines as one script, which ends the loader, too."""
         lines = ["set -eu", "trap 'kill %1; wait' EXIT"]
         for language, code in self.blocks:
-            if language == "python":
-                self.write(re.match(r"# (\w+\.py) - ", code).group(1), code)
-            elif language == "sbatch":
+            if language == "sbatch":
                 self.write("array.sh", code)
                 lines += [f"SLURM_ARRAY_TASK_ID={task} ./array.sh" for task in range(TASKS)]
-            elif has_optuna or "optuna" not in code and "search.py" not in code:
+            elif language == "sh" and (has_optuna or "optuna" not in code and "search.py" not in code):
                 lines.append(code)
         return "\n".join(lines + ['plenumctl status "$PLENUM_LOADER" --json'])
 
