@@ -102,10 +102,10 @@ kill -USR1 $!
 wait $!
 code=$?
 ok "the hash after SIGUSR1 is that of the samples so far" delivered \
-    "$("$ctl" hash data ${stream% --epochs 3} --epochs 100000 --samples "$(field images)")"
+    "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
 is "$(field images)" "--samples is the number of samples that are hashed" sh -c \
     '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' \
-    sh "$ctl" hash data ${stream% --epochs 3} \
+    sh "$ctl" hash data $stream \
     --epochs 100000 --samples "$(field images)" --json
 ok "--samples and --parts together are rejected" status 2 "$ctl" hash data --samples 3 --parts 2
 finish

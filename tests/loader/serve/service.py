@@ -138,9 +138,9 @@ class ServiceCase(unittest.TestCase):
         copies = [os.dup(s.fileno()) for s in handed]
         moves = " ".join(f"{3 + i}<&{fd}" for i, fd in enumerate(copies))
         say = f"LISTEN_PID=$$ LISTEN_FDS={len(copies)}; export LISTEN_PID LISTEN_FDS;" if copies else ""
-        threads = () if "--threads" in arguments else ("--threads", "2")
         with open(self.log, "a") as log:
-            p = subprocess.Popen(["/bin/sh", "-c", f'{say} exec "$0" "$@" {moves}', PLENUMD, *threads, *arguments],
+            p = subprocess.Popen(["/bin/sh", "-c", f'{say} exec "$0" "$@" {moves}', PLENUMD, "--threads", "2",
+                                  *arguments],
                                  env=environment, stdin=subprocess.DEVNULL, stderr=log, pass_fds=copies)
         for fd in copies:
             os.close(fd)
@@ -197,8 +197,8 @@ class ServiceCase(unittest.TestCase):
     def serve_tcp(self, *arguments, **more):
         """Start a loader, self.p, that also listens on a free TCP port; return the port's address."""
         told = len(self.said()) if os.path.exists(self.log) else 0
-        address = () if "--socket" in arguments else ("--socket", f"unix:{self.folder}/tcp-{told}")
-        p = self.p = self.plenumd(*address, "--listen", "0", "--root", self.folder, *arguments, **more)
+        p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder,
+                                  *arguments, **more)
         wait_for("a loader that listens", lambda: "listening on tcp:" in self.said()[told:] or p.poll() is not None)
         self.assertIsNone(p.poll(), self.said())
         return re.search(r"listening on (\S+)", self.said()[told:]).group(1)

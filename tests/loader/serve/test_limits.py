@@ -489,9 +489,8 @@ class LimitsTest(ServiceCase):
                  (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],
                   "--socket-group root: unix:@plenum-test-x has no file whose group could be set")]
         for arguments, sentence in cases:
-            address = [] if "--socket" in arguments else ["--socket", f"unix:{taken}"]
-            done = subprocess.run([PLENUMD, *address, *arguments], env=self.environment, capture_output=True, text=True,
-                                  timeout=LIMIT)
+            done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
+                                  capture_output=True, text=True, timeout=LIMIT)
             self.assertEqual(done.returncode, 1, arguments)
             self.assertIn(sentence, done.stderr)
             self.assertFalse(os.path.exists(taken))

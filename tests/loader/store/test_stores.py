@@ -90,8 +90,7 @@ class Stores(unittest.TestCase):
 
     @staticmethod
     def ctl_hash(name, env, *options):
-        pipeline = () if "--pipeline" in options else ("--pipeline", PIPELINE)
-        got = run(CTL, "hash", name, *pipeline, *options, env=dict(env))
+        got = run(CTL, "hash", name, "--pipeline", PIPELINE, *options, env=dict(env))
         return got.stdout.strip() if got.returncode == 0 else got.stderr.strip()
 
     def hash(self, name, *options):
